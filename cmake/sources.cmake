@@ -88,7 +88,6 @@ set(DIBS_SOURCES
   src/group/server_identity.c
   src/group/member_subscriptions.c
   src/group/group_timer.c
-  src/group/group_error.c
   src/group/group_op.c
   src/group/member_op.c
   src/group/group_release.c

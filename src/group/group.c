@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * group.c - several locks held as one: who holds the group, and what is known
- * about that.
+ * group.c - the group, its levels, and the state of both by our clock.
  *
  * Thread  any.
- * Locks   group.mu; under it line.mu, of one member at a time.
+ * Locks   group.mu; under it entry.mu, of one member at a time.
  *
- * How     Each acquire of the group makes a level: which members it took, and
- *         what the servers of the others answered. The members' holds are
- *         ordinary ones, renewed and lost each by itself. A group is held while
- *         enough of them are. So the loss of a group is counted: each member's
- *         hold carries a note, and the note that leaves too few calls on_lost
- *         (loss_notify.c).
+ * How     Each acquire of the group makes a level: which members it acquired,
+ *         and what the servers of the others answered. The members' holds are
+ *         ordinary ones; each is renewed and lost by itself. A group is held
+ *         while `required` of them are. The loss of a group is therefore
+ *         counted: each member's hold has a loss notification, and the one that
+ *         leaves fewer than `required` calls on_lost (loss_notify.c).
  *
- *         The verdicts of the last few levels that ended are kept in a ring,
- *         for a caller that wants to know why its acquire failed.
+ *         The verdicts of the last ended levels are kept in a ring, so that
+ *         dibs_lock_members can explain why an acquire failed.
  */
 #include "group/group.h"
 
@@ -25,7 +24,7 @@
 
 #define MEMBERS_MAX DIBS__MEMBERS_MAX
 
-/* ---- life -------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------ */
 
 struct dibs__group *dibs__group_new(size_t members, bool quorum)
 {
@@ -36,7 +35,7 @@ struct dibs__group *dibs__group_new(size_t members, bool quorum)
         return NULL;
     atomic_init(&g->refs, 1);
     g->quorum = quorum;
-    g->need = quorum ? members / 2 + 1 : members;
+    g->required = quorum ? members / 2 + 1 : members;
     dibs__mutex_init(&g->mu, RANK_GROUP);
     dibs__list_init(&g->levels);
     RB_INIT(&g->ops);
@@ -54,7 +53,7 @@ static void free_levels(struct dibs__group *g)
 
     dibs__lock(&g->mu);
     for (size_t i = 0; i < DIBS__VERDICTS_KEPT; i++)
-        dibs__group_level_unref(g, g->ended[i]);
+        dibs__group_level_unref(g, g->ended_levels[i]);
     while ((l = dibs__list_pop(&g->levels)))
         dibs__group_level_unref(g, DIBS_OF(l, struct dibs__group_level, link));
     dibs__unlock(&g->mu);
@@ -111,13 +110,13 @@ struct dibs__group_level *dibs__group_level_of(struct dibs__group *g,
     return NULL;
 }
 
-/* The newest of this owner's in the ring, or NULL. */
+/* Returns this owner's newest level in the ring, or NULL. */
 static struct dibs__group_level *ended_level(struct dibs__group *g,
                                              dibs_owner owner) REQUIRES(g->mu)
 {
     for (unsigned i = 1; i <= DIBS__VERDICTS_KEPT; i++) {
         struct dibs__group_level *lv =
-            g->ended[(g->ended_count - i) % DIBS__VERDICTS_KEPT];
+            g->ended_levels[(g->ended_total - i) % DIBS__VERDICTS_KEPT];
         if (lv && lv->owner == owner)
             return lv;
     }
@@ -135,11 +134,11 @@ void dibs__group_level_activate(struct dibs__group *g,
 void dibs__group_level_record(struct dibs__group *g,
                               struct dibs__group_level *lv)
 {
-    struct dibs__group_level **place =
-        &g->ended[g->ended_count++ % DIBS__VERDICTS_KEPT];
+    struct dibs__group_level **slot =
+        &g->ended_levels[g->ended_total++ % DIBS__VERDICTS_KEPT];
 
-    dibs__group_level_unref(g, *place);
-    *place = lv;
+    dibs__group_level_unref(g, *slot);
+    *slot = lv;
     lv->refs++;
 }
 
@@ -155,7 +154,7 @@ bool dibs__group_level_new_loss(struct dibs__group_level *lv)
     return true;
 }
 
-/* ---- what is known without asking -------------------------------------- */
+/* ---- state by our clock ------------------------------------------------ */
 
 static int compare_descending(const void *a, const void *b)
 {
@@ -164,30 +163,31 @@ static int compare_descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Held while enough members are; for as long as the last of those is. */
-static struct dibs__local_state level_known(struct dibs__group *g,
-                                            const struct dibs__group_level *lv)
+/* A level is held while `required` members are. Its validity is that of the
+ * member with the `required`-th longest one. */
+static struct dibs__local_state
+level_local_state(struct dibs__group *g, const struct dibs__group_level *lv)
     REQUIRES(g->mu)
 {
     int64_t now = dibs__now_ms(), valid[MEMBERS_MAX];
-    size_t held = 0, sure = 0;
+    size_t held = 0, confirmed = 0;
 
     for (size_t i = 0; i < g->n; i++) {
-        if (!lv->members[i].got)
+        if (!lv->members[i].acquired)
             continue;
         struct dibs__local_state k =
             dibs__entry_local_state(g->members[i].entry, lv->owner, now);
         if (k.state == DIBS_LOST || k.state == DIBS_NOT_HELD)
             continue;
-        sure += k.state == DIBS_HELD;
+        confirmed += k.state == DIBS_HELD;
         valid[held++] = k.valid_ms;
     }
-    if (held < g->need)
+    if (held < g->required)
         return (struct dibs__local_state){.state = DIBS_LOST};
     qsort(valid, held, sizeof valid[0], compare_descending);
-    return (struct dibs__local_state){.state = sure < g->need ? DIBS_SUSPECT
-                                                              : DIBS_HELD,
-                                      .valid_ms = valid[g->need - 1]};
+    return (struct dibs__local_state){
+        .state = confirmed < g->required ? DIBS_SUSPECT : DIBS_HELD,
+        .valid_ms = valid[g->required - 1]};
 }
 
 struct dibs__local_state dibs__group_local_state(struct dibs__group *g,
@@ -201,10 +201,10 @@ struct dibs__local_state dibs__group_local_state(struct dibs__group *g,
             DIBS_OF(l, struct dibs__group_level, link);
         if (lv->owner != owner)
             continue;
-        struct dibs__local_state k = level_known(g, lv);
+        struct dibs__local_state k = level_local_state(g, lv);
         all.valid_ms =
             all.holds++ ? dibs__min(all.valid_ms, k.valid_ms) : k.valid_ms;
-        if (k.state > all.state) /* the worst of them */
+        if (k.state > all.state) /* the worst state of all levels */
             all.state = k.state;
     }
     dibs__unlock(&g->mu);
@@ -229,7 +229,7 @@ void dibs__group_member_local_state(struct dibs__group *g, size_t at,
         lv = ended_level(g, owner);
     if (lv)
         out->verdict = lv->members[at].err;
-    if (lv && lv->active && lv->members[at].got) {
+    if (lv && lv->active && lv->members[at].acquired) {
         struct dibs__local_state k =
             dibs__entry_local_state(entry, owner, dibs__now_ms());
         out->state = k.state == DIBS_NOT_HELD ? DIBS_LOST : k.state;

@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * group.h - several locks held as one: all of them (multi), or most of them
- * (quorum).
+ * group.h - several locks held as one: all of them (multi lock), or a majority
+ * of them (quorum lock).
  *
- * A group has nothing on any server but its members. What it adds is here: who
- * holds it, and when that is lost.
+ * Words
+ *   member   One lock of the group: a lock entry and the client it belongs to.
+ *   level    One acquire of the group by one owner: which members' holds it
+ *            has, and the verdicts. An owner that acquires a group twice has
+ *            two levels, as an owner of one lock has two levels of one hold.
+ *   verdict  What the server of one member answered to the level's last
+ *            acquire (dibs_member.verdict).
+ *
+ * A group stores nothing on a server. Its members are held by ordinary holds;
+ * the levels, and the number of members whose loss ends a level, are kept only
+ * here.
  */
 #ifndef DIBS_GROUP_GROUP_H
 #define DIBS_GROUP_GROUP_H
@@ -12,82 +21,86 @@
 #include "base/tree.h"
 #include "lock/api/lock.h"
 
-#define DIBS__RUN_ID_MAX  64
-#define DIBS__MEMBERS_MAX 1000
-#define DIBS__VERDICTS_KEPT                                                    \
-    16 /* acquires that ended, whose verdicts are kept */
+#define DIBS__RUN_ID_MAX    64
+#define DIBS__MEMBERS_MAX   1000
+#define DIBS__VERDICTS_KEPT 16 /* ended levels whose verdicts are kept */
 
-/* One of the locks. */
 struct dibs__member {
     dibs_client *c;                 /* const after init; with a reference */
     struct dibs__lock_entry *entry; /* const after init; with a reference */
-    size_t caller_index;   /* const after init: place the caller gave it */
-    char server[288];      /* const after init: its address, as text */
-    atomic_bool slow;      /* its server kept a caller waiting */
-    unsigned run_id_epoch; /* group.mu: 1 + server.ups when its run_id was
-                       read; 0 = never */
-    char run_id[DIBS__RUN_ID_MAX]; /* group.mu; "" = the server does not tell */
+    size_t caller_index;   /* const after init: index in the caller's array */
+    char server[288];      /* const after init: address of its server */
+    atomic_bool slow;      /* the server's last reply to a sync caller took
+                              longer than SLOW_MS (member_op.c) */
+    unsigned run_id_epoch; /* group.mu: connection (1 + server.ups) on which
+                              run_id was read; 0 = never read */
+    char run_id[DIBS__RUN_ID_MAX]; /* group.mu; "" = the server refused INFO */
 };
 
 struct dibs__group {
     atomic_int refs;
-    bool quorum; /* const after init */
-    size_t n;    /* const after init: members */
-    size_t need; /* const after init: so many of them make it held */
-    char *label; /* const after init: its name, for on_lost */
+    bool quorum;     /* const after init */
+    size_t n;        /* const after init: number of members */
+    size_t required; /* const after init: members that must be held */
+    char *label;     /* const after init: the group's name for on_lost */
 
     dibs__mutex mu;
-    struct dibs__list
-        levels; /* mu: of struct dibs__group_level, oldest first */
+    struct dibs__list levels; /* mu: active dibs__group_level, oldest first */
     RB_HEAD(dibs__group_ops, dibs__group_op)
-    ops;            /* mu: acquires in flight, by owner */
-    uint64_t begun; /* mu: acquires ever */
-    struct dibs__group_level *ended[DIBS__VERDICTS_KEPT]; /* mu: a ring */
-    unsigned ended_count;                                 /* mu: ever put in */
-    struct dibs__member members[];                        /* see there */
+    ops;                    /* mu: acquires in flight, by owner */
+    uint64_t acquire_count; /* mu: acquires started so far */
+    struct dibs__group_level
+        *ended_levels[DIBS__VERDICTS_KEPT]; /* mu: a ring */
+    unsigned ended_total;                   /* mu: levels ever put into it */
+    struct dibs__member members[];          /* n of them */
 };
 
-/* One of the times an owner took the group, or tried to. */
 struct dibs__group_level {
     struct dibs__list link;           /* group.mu: in group.levels */
     unsigned refs;                    /* group.mu */
-    bool active;                      /* group.mu: taken, and not given back */
+    bool active;                      /* group.mu: acquired, not released */
     dibs_owner owner;                 /* const after init */
-    struct dibs__loss_listener *loss; /* or NULL; replaced only between two
-                                tries, by the step that runs */
+    struct dibs__loss_listener *loss; /* calls on_lost; or NULL. Replaced only
+                                         between two attempts, by the step */
     struct dibs__verdict {
-        dibs_err err; /* what the member's server answered */
-        bool got;     /* this level has a hold there */
-    } members[];      /* group.mu */
+        dibs_err err;  /* what the member's server answered */
+        bool acquired; /* the level has a hold of this member */
+    } members[];       /* group.mu; group.n of them */
 };
 
-/* An empty group with room for its members. NULL: out of memory. */
+/* Returns a group with room for that many members and none in it; NULL: out of
+ * memory. */
 struct dibs__group *dibs__group_new(size_t members, bool quorum);
-/* Thread: any. Operations in flight have references, besides the handle. */
+/* The handle and each operation have one reference. Thread: any. */
 void dibs__group_ref(struct dibs__group *g);
 void dibs__group_unref(struct dibs__group *g);
-/* What the owner has. Thread: any. */
+/* Returns the state of the owner's levels by our clock. Thread: any. */
 struct dibs__local_state dibs__group_local_state(struct dibs__group *g,
                                                  dibs_owner owner);
-/* What the owner has of one member, which is g->members[at]. */
+/* Fills `out` for g->members[at] and the owner's newest level, active or ended.
+ * Thread: any. */
 void dibs__group_member_local_state(struct dibs__group *g, size_t at,
                                     dibs_owner owner, dibs_member *out);
 
+/* Returns a level with one reference, not in group.levels; NULL: out of
+ * memory. */
 struct dibs__group_level *dibs__group_level_new(struct dibs__group *g,
                                                 dibs_owner owner);
 void dibs__group_level_unref(struct dibs__group *g,
                              struct dibs__group_level *lv) REQUIRES(g->mu);
-/* The newest one of this owner's, or NULL. */
+/* Returns the owner's newest active level, or NULL. */
 struct dibs__group_level *dibs__group_level_of(struct dibs__group *g,
                                                dibs_owner owner)
     REQUIRES(g->mu);
-/* Its owner has the group. */
+/* Adds the level to group.levels: its owner holds the group. */
 void dibs__group_level_activate(struct dibs__group *g,
                                 struct dibs__group_level *lv) REQUIRES(g->mu);
-/* Nobody has it, or has it any more; its verdicts can be read for a while. */
+/* Puts a level that failed or was released into the ring of ended levels, for
+ * dibs_lock_members. */
 void dibs__group_level_record(struct dibs__group *g,
                               struct dibs__group_level *lv) REQUIRES(g->mu);
-/* What was lost until now does not count. False: out of memory. */
+/* Replaces level.loss by an unused copy, so that members lost during an earlier
+ * attempt are not counted. Returns false if out of memory. */
 bool dibs__group_level_new_loss(struct dibs__group_level *lv);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * group_lock.c - handles on several locks: making them, and their operations.
+ * group_lock.c - handles on groups: their creation and operations.
  *
  * Thread  app.
  * Locks   none.
  *
- * How     Members are kept in one order, by server and name, however they were
- *         given. A multi lock takes them in that order, so no two callers can
- *         wait for each other. A multi lock among the members is replaced by
- *         its own members.
+ * How     Members are sorted by server and name, whatever order the caller gave
+ *         them in. A multi lock acquires them in that order, so two callers
+ *         cannot deadlock. A multi lock among the members is replaced by its
+ *         own members.
  */
 #include "base/api_args.h"
 #include "base/mem.h"
@@ -21,7 +21,8 @@
 #define MEMBERS_MAX DIBS__MEMBERS_MAX
 
 struct group_lock {
-    dibs_lock lock;        /* lock.c: the first member's client, no reference */
+    dibs_lock lock;        /* its client is the first member's, without a
+                              reference */
     struct dibs__group *g; /* with a reference */
 };
 
@@ -32,7 +33,7 @@ static struct dibs__group *group_of(const dibs_lock *l)
     return DIBS_OF(l, struct group_lock, lock)->g;
 }
 
-/* As a member: its group, or NULL for one lock. */
+/* Returns the group of a handle, or NULL if it is a handle on one lock. */
 static const struct dibs__group *inner_group(const dibs_lock *l)
 {
     return l->ops == &group_lock_ops ? group_of(l) : NULL;
@@ -43,33 +44,34 @@ static const struct dibs__group *inner_group(const dibs_lock *l)
 static int compare_members(const void *a, const void *b)
 {
     const struct dibs__member *x = a, *y = b;
-    const struct dibs__lock_entry *lx = x->entry, *ly = y->entry;
+    const struct dibs__lock_entry *ex = x->entry, *ey = y->entry;
     int order = strcmp(x->server, y->server);
 
-    if (order == 0) /* those of one command in a row */
+    if (order == 0) /* members that one command can cover are adjacent */
         order =
-            lx->hash_slot < ly->hash_slot ? -1 : lx->hash_slot > ly->hash_slot;
+            ex->hash_slot < ey->hash_slot ? -1 : ex->hash_slot > ey->hash_slot;
     if (order != 0)
         return order;
-    size_t len = lx->name_len < ly->name_len ? lx->name_len : ly->name_len;
-    order = memcmp(lx->name, ly->name, len);
-    if (order == 0 && lx->name_len != ly->name_len)
-        order = lx->name_len < ly->name_len ? -1 : 1;
-    if (order == 0 && lx->type != ly->type)
-        order = lx->type->id < ly->type->id ? -1 : 1;
+    size_t len = ex->name_len < ey->name_len ? ex->name_len : ey->name_len;
+    order = memcmp(ex->name, ey->name, len);
+    if (order == 0 && ex->name_len != ey->name_len)
+        order = ex->name_len < ey->name_len ? -1 : 1;
+    if (order == 0 && ex->type != ey->type)
+        order = ex->type->id < ey->type->id ? -1 : 1;
     return order;
 }
 
-/* One name twice, even as two kinds, would wait for itself. *ask: the URLs do
- * not tell whether that is so; the servers do. */
-static bool has_twins(const struct dibs__group *g, bool *ask)
+/* Returns whether two members are one name on one server, even as two types of
+ * lock: an acquire would wait for itself. Sets *query_servers if two members
+ * have one name at different URLs, which may still be one server. */
+static bool has_duplicates(const struct dibs__group *g, bool *query_servers)
 {
     for (size_t i = 0; i < g->n; i++)
         for (size_t j = i + 1; j < g->n; j++) {
             const struct dibs__member *a = &g->members[i], *b = &g->members[j];
             if (!dibs__members_same_name(a, b))
                 continue;
-            *ask = true;
+            *query_servers = true;
             if (!dibs__client_same(a->c, b->c))
                 continue;
             dibs__reason_set(DIBS_ERR_INVALID, "'%.80s' at %s is given twice",
@@ -90,7 +92,8 @@ static dibs_err check_member(const dibs_lock *l, size_t i, bool quorum)
     return DIBS_OK;
 }
 
-/* How many there are with those of multi locks; 0: no group, for a reason. */
+/* Returns the number of members, those of inner multi locks included; 0, with a
+ * reason, if an argument is invalid. */
 static size_t count_members(dibs_lock *const *members, size_t n, bool quorum)
 {
     size_t count = 0;
@@ -111,13 +114,13 @@ static size_t count_members(dibs_lock *const *members, size_t n, bool quorum)
 }
 
 static void add_member(struct dibs__group *g, dibs_client *c,
-                       struct dibs__lock_entry *entry, size_t given)
+                       struct dibs__lock_entry *entry, size_t caller_index)
 {
     struct dibs__member *m = &g->members[g->n++];
 
     m->c = c;
     m->entry = entry;
-    m->caller_index = given;
+    m->caller_index = caller_index;
     dibs__client_ref(c);
     dibs__entry_ref(entry);
     dibs__client_address(c, m->server, sizeof m->server);
@@ -141,8 +144,9 @@ static void add_members(struct dibs__group *g, dibs_lock *const *members,
     qsort(g->members, g->n, sizeof g->members[0], compare_members);
 }
 
-/* "a,b,c", or the one name that all have. False: out of memory. */
-static bool make_label(struct dibs__group *g)
+/* Sets the label to "a,b,c", or to the name that all members share. Returns
+ * false if out of memory. */
+static bool set_label(struct dibs__group *g)
 {
     struct dibs__buf b = {0};
     bool same = true;
@@ -161,9 +165,9 @@ static bool make_label(struct dibs__group *g)
     return g->label != NULL;
 }
 
-/* ---- making one -------------------------------------------------------- */
+/* ---- creation ---------------------------------------------------------- */
 
-static dibs_err refuse_members(dibs_lock *const *members, size_t n)
+static dibs_err report_invalid_members(dibs_lock *const *members, size_t n)
 {
     return dibs__lock_report_invalid_arg(members && n > 0 ? members[0] : NULL);
 }
@@ -171,14 +175,14 @@ static dibs_err refuse_members(dibs_lock *const *members, size_t n)
 static dibs_err fill_group(struct dibs__group *g, dibs_lock *const *members,
                            size_t n)
 {
-    bool ask = g->quorum;
+    bool query_servers = g->quorum;
 
     add_members(g, members, n);
-    if (has_twins(g, &ask))
+    if (has_duplicates(g, &query_servers))
         return DIBS_ERR_INVALID;
-    if (!make_label(g))
+    if (!set_label(g))
         return DIBS_ERR_NOMEM;
-    return ask ? dibs__server_identity_check(g) : DIBS_OK;
+    return query_servers ? dibs__server_identity_check(g) : DIBS_OK;
 }
 
 static dibs_err group_lock_new(dibs_lock *const *members, size_t n, bool quorum,
@@ -187,7 +191,7 @@ static dibs_err group_lock_new(dibs_lock *const *members, size_t n, bool quorum,
     size_t count = count_members(members, n, quorum);
 
     if (count == 0 || dibs__check_not_null("out", out))
-        return refuse_members(members, n);
+        return report_invalid_members(members, n);
     for (size_t i = 0; i < n; i++)
         if (members[i]->ops->is_forked_copy(members[i]))
             return DIBS_ERR_FORKED;
@@ -198,7 +202,8 @@ static dibs_err group_lock_new(dibs_lock *const *members, size_t n, bool quorum,
         if (g)
             dibs__group_unref(g);
         dibs__free(gl);
-        return err == DIBS_ERR_INVALID ? refuse_members(members, n) : err;
+        return err == DIBS_ERR_INVALID ? report_invalid_members(members, n)
+                                       : err;
     }
     gl->g = g;
     gl->lock.ops = &group_lock_ops;
@@ -221,7 +226,7 @@ dibs_err dibs_quorum_lock_new(dibs_lock *const *members, size_t n,
 
 /* ---- operations -------------------------------------------------------- */
 
-static bool is_group_foreign(const dibs_lock *l)
+static bool is_group_forked_copy(const dibs_lock *l)
 {
     const struct dibs__group *g = group_of(l);
 
@@ -241,12 +246,13 @@ static bool is_inside_member_callback(const dibs_lock *l)
     return false;
 }
 
-/* In a child after fork the group is the parent's, as are its clients. */
+/* In a child after fork the group and its clients belong to the parent: only
+ * the handle is freed. */
 static void group_lock_free(dibs_lock *l)
 {
     struct group_lock *gl = DIBS_OF(l, struct group_lock, lock);
 
-    if (!is_group_foreign(l))
+    if (!is_group_forked_copy(l))
         dibs__group_unref(gl->g);
     dibs__free(gl);
 }
@@ -260,8 +266,9 @@ static dibs_err prepare_level(struct dibs__group_op *op)
         return DIBS_ERR_NOMEM;
     if (!op->o.on_lost)
         return DIBS_OK;
-    op->level->loss = dibs__loss_set_name(
-        dibs__loss_new(g, &op->o, g->n, g->need), g->label, strlen(g->label));
+    op->level->loss =
+        dibs__loss_set_name(dibs__loss_new(g, &op->o, g->n, g->required),
+                            g->label, strlen(g->label));
     return op->level->loss ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
@@ -276,9 +283,9 @@ static dibs_err group_lock_acquire(dibs_lock *l, const dibs_lock_opts *o,
     op->no_wait = trying;
     dibs_err err = prepare_level(op);
     if (err == DIBS_OK)
-        err = dibs__group_op_ready(op, fn != NULL);
+        err = dibs__group_op_choose_client(op, fn != NULL);
     if (err == DIBS_OK)
-        return dibs__group_op_go(
+        return dibs__group_op_start(
             op, g->quorum ? dibs__quorum_start : dibs__multi_start, fn, arg);
     dibs__group_op_unref(op);
     return err;
@@ -295,8 +302,8 @@ static dibs_err group_lock_cancel(dibs_lock *l, dibs_owner owner)
     return dibs__group_ops_cancel(group_of(l), owner);
 }
 
-static struct dibs__local_state group_lock_known(const dibs_lock *l,
-                                                 dibs_owner owner)
+static struct dibs__local_state group_lock_local_state(const dibs_lock *l,
+                                                       dibs_owner owner)
 {
     return dibs__group_local_state(group_of(l), owner);
 }
@@ -305,17 +312,17 @@ static dibs_err group_lock_member(dibs_lock *l, size_t index, dibs_owner owner,
                                   dibs_member *out)
 {
     struct dibs__group *g = group_of(l);
-    dibs_member got;
+    dibs_member member;
     size_t at = 0;
 
     while (at < g->n && g->members[at].caller_index != index)
         at++;
-    if (at == g->n) /* no event: so a caller learns how many there are */
+    if (at == g->n) /* no event: callers iterate until this error */
         return dibs__reason_set(DIBS_ERR_INVALID,
                                 "index is %zu, it must be below %zu", index,
                                 g->n);
-    dibs__group_member_local_state(g, at, owner, &got);
-    dibs__struct_give(&dibs__struct_member, &got, out);
+    dibs__group_member_local_state(g, at, owner, &member);
+    dibs__struct_give(&dibs__struct_member, &member, out);
     return DIBS_OK;
 }
 
@@ -323,9 +330,9 @@ static const struct dibs__lock_ops group_lock_ops = {
     .acquire = group_lock_acquire,
     .release = group_lock_release,
     .cancel = group_lock_cancel,
-    .local_state = group_lock_known,
+    .local_state = group_lock_local_state,
     .member = group_lock_member,
-    .is_forked_copy = is_group_foreign,
+    .is_forked_copy = is_group_forked_copy,
     .in_callback = is_inside_member_callback,
     .free = group_lock_free,
     .no_name = "this is a group of locks: ask its members",

@@ -1,47 +1,53 @@
 /* SPDX-License-Identifier: MIT
  *
- * group_op.c - one operation on several locks: its life, its steps, its end.
+ * group_op.c - one group operation: references, steps, timers, result.
  *
- * Thread  app starts it; then the thread that has a member's answer.
- * Locks   group.mu, never while anything is started or told.
+ * Thread  app starts it; then the thread that receives a member's reply.
+ * Locks   group.mu, never while an operation is started or a callback called.
  *
- * How     An operation on a group is made of ordinary operations on its members
- *         (member_op.c) and goes from step to step: some members are started,
- *         and when the last of them has ended, the next step is taken. No
- *         thread waits meanwhile, except a sync caller. The steps are in
- *         multi_lock.c, quorum_lock.c and group_release.c.
+ * How     A group operation consists of ordinary operations on its members
+ *         (member_op.c) and proceeds in steps: a step starts some of them, and
+ *         when the last has ended, the next step runs. No thread blocks
+ *         meanwhile, except a sync caller. The steps are in multi_lock.c,
+ *         quorum_lock.c and group_release.c.
  *
- *         One client, the home, tells the result. The operation is registered
- *         there: a client that closes stops it, and when the client's time is
- *         over, the caller is told CLOSED.
+ *         The completion client reports the result. The operation has a
+ *         shutdown hook there: when the client closes, the operation stops;
+ *         when the client's close timeout expires, the caller gets CLOSED.
  *
- *         The operation is freed when its caller is told and no member is in
- *         flight; the group lives as long.
+ *         The operation is freed when its result was reported and no member
+ *         operation is in flight. It has a reference to the group.
  *
- * States  state     what can happen                           next
- *         RUNNING   it succeeds; it fails for itself          TOLD
- *                   cancel; its client closes; a failure      STOPPING
- *                   for which members must be given back
- *         STOPPING  all is given back                         TOLD
- *         any       the time of its home client is over       TOLD (CLOSED)
- *         TOLD      members may still be in flight            (freed)
+ *         The reason of a failure (dibs_error_text) is that of the first member
+ *         with the verdict of the whole.
+ *
+ * States  state      event                                    next
+ *         RUNNING    success, or a failure with nothing to
+ *                    release                                  COMPLETED
+ *                    cancel, the completion client closes,
+ *                    or a failure with members to release     STOPPING
+ *         STOPPING   all is released                          COMPLETED
+ *         any        close timeout of the completion client   COMPLETED
+ *         COMPLETED  no member operation is in flight         (freed)
  */
 #include "group/group_op.h"
 
 #include "base/mem.h"
+#include "group/server_identity.h"
 
+#include <stdio.h>
 #include <time.h>
 
-#define AWAIT_MS 3600000
+#define AWAIT_MS 3600000 /* one wait of a sync caller; repeated */
 
-/* ---- those in flight --------------------------------------------------- */
+/* ---- acquires in flight ------------------------------------------------ */
 
 static int op_order(const struct dibs__group_op *a,
                     const struct dibs__group_op *b)
 {
     if (a->o.owner != b->o.owner)
         return a->o.owner < b->o.owner ? -1 : 1;
-    return a->number < b->number ? -1 : a->number > b->number;
+    return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
 }
 
 DIBS_TREE(dibs__group_ops, dibs__group_op, node, op_order);
@@ -57,7 +63,7 @@ struct dibs__group_op *dibs__group_ops_next(struct dibs__group *g,
     return op && op->o.owner == owner ? op : NULL;
 }
 
-/* ---- its life ---------------------------------------------------------- */
+/* ---- creation ---------------------------------------------------------- */
 
 void dibs__group_op_ref(struct dibs__group_op *op)
 {
@@ -71,29 +77,29 @@ void dibs__group_op_unref(struct dibs__group_op *op)
     if (atomic_fetch_sub(&op->refs, 1) != 1)
         return;
     dibs__lock(&g->mu);
-    if (op->number)
+    if (op->sequence)
         RB_REMOVE(dibs__group_ops, &g->ops, op);
     dibs__group_level_unref(g, op->level);
     for (size_t i = 0; i < g->n; i++)
-        dibs__free(op->m[i].why);
+        dibs__free(op->member_ops[i].error_text);
     dibs__unlock(&g->mu);
     dibs__free(op);
     dibs__group_unref(g);
 }
 
-static void op_ref_for_client(struct dibs__shutdown_hook *w)
+static void group_op_hook_ref(struct dibs__shutdown_hook *hook)
 {
-    dibs__group_op_ref(DIBS_OF(w, struct dibs__group_op, work));
+    dibs__group_op_ref(DIBS_OF(hook, struct dibs__group_op, shutdown_hook));
 }
 
-static void op_closed(struct dibs__shutdown_hook *w);
-static void op_over(struct dibs__shutdown_hook *w);
+static void group_op_client_close(struct dibs__shutdown_hook *hook);
+static void group_op_close_timeout(struct dibs__shutdown_hook *hook);
 
 struct dibs__group_op *dibs__group_op_new(struct dibs__group *g,
                                           const dibs_lock_opts *o)
 {
     struct dibs__group_op *op =
-        dibs__calloc(1, sizeof *op + g->n * sizeof op->m[0]);
+        dibs__calloc(1, sizeof *op + g->n * sizeof op->member_ops[0]);
 
     if (!op)
         return NULL;
@@ -102,30 +108,99 @@ struct dibs__group_op *dibs__group_op_new(struct dibs__group *g,
     if (!op->o.owner)
         op->o.owner = dibs__owner_thread();
     atomic_init(&op->refs, 1);
-    op->work.ref = op_ref_for_client;
-    op->work.close = op_closed;
-    op->work.over = op_over;
+    op->shutdown_hook.ref = group_op_hook_ref;
+    op->shutdown_hook.close = group_op_client_close;
+    op->shutdown_hook.over = group_op_close_timeout;
     op->deadline =
         o->wait_ms ? dibs__add(dibs__now_ms(), o->wait_ms) : INT64_MAX;
     for (size_t i = 0; i < g->n; i++) {
-        op->m[i].group_op = op;
-        op->m[i].index = i;
+        op->member_ops[i].group_op = op;
+        op->member_ops[i].index = i;
     }
     dibs__group_ref(g);
     return op;
 }
 
-/* ---- its end ----------------------------------------------------------- */
+/* ---- error text -------------------------------------------------------- */
 
-/* The client on whose thread an async caller gets the result. */
-static dibs_client *home_client(const struct dibs__group_op *op)
+static dibs_err verdict_of(const struct dibs__group_op *op, size_t i)
 {
-    return op->g->members[op->completion_client].c;
+    if (op->releasing)
+        return op->level->members[i].acquired ? op->member_ops[i].err : DIBS_OK;
+    return op->level->members[i].err;
 }
 
-static struct dibs__lock_manager *home_locks(const struct dibs__group_op *op)
+/* Returns the first member with that verdict; g->n: none. */
+static size_t find_verdict(const struct dibs__group_op *op, dibs_err err)
 {
-    return op->g->members[op->completion_client].entry->manager;
+    size_t i = 0;
+
+    while (i < op->g->n && verdict_of(op, i) != err)
+        i++;
+    return i;
+}
+
+/* Returns whether err concerns the call itself, not one member. */
+static bool is_call_error(dibs_err err)
+{
+    return err == DIBS_OK || err == DIBS_ERR_NOMEM || err == DIBS_ERR_CLOSED ||
+           err == DIBS_ERR_CANCELED || err == DIBS_ERR_NOT_OWNER;
+}
+
+/* Returns false if no member has a verdict that explains the result. */
+static bool write_error_text(struct dibs__group_op *op, char *out, size_t size)
+    REQUIRES(op->g->mu)
+{
+    dibs_err err = op->err;
+    size_t i = is_call_error(err) ? op->g->n : find_verdict(op, err);
+
+    if (err == DIBS_ERR_TIMEOUT && i == op->g->n) {
+        err = DIBS_ERR_BUSY;
+        i = find_verdict(op, err);
+    }
+    if (i == op->g->n)
+        return false;
+    const struct dibs__member *member = &op->g->members[i];
+    const struct dibs__reason *text = op->member_ops[i].error_text;
+    if (err == DIBS_ERR_INVALID) {
+        dibs__server_identity_report(op->g, i);
+        snprintf(out, size, "%s", dibs_error_text());
+    } else if (text && text->err == err) {
+        snprintf(out, size, "'%.80s': %s", member->entry->name, text->text);
+    } else {
+        snprintf(out, size, "'%.80s' at %s: %s", member->entry->name,
+                 member->server, dibs_strerror(err));
+    }
+    return true;
+}
+
+/* Sets dibs_error_text of this thread. */
+static void set_error_text(struct dibs__group_op *op) EXCLUDES(op->g->mu)
+{
+    char text[DIBS__REASON_MAX];
+
+    dibs__lock(&op->g->mu);
+    dibs_err err = op->err;
+    bool known = write_error_text(op, text, sizeof text);
+    dibs__unlock(&op->g->mu);
+    if (!known)
+        return;
+    dibs__reason_set(err, "%s", text);
+    if (err == DIBS_ERR_INVALID)
+        dibs__client_report_invalid_arg(op->g->members[0].c);
+}
+
+/* ---- completion -------------------------------------------------------- */
+
+static dibs_client *completion_client(const struct dibs__group_op *op)
+{
+    return op->g->members[op->completion_member].c;
+}
+
+static struct dibs__lock_manager *
+completion_manager(const struct dibs__group_op *op)
+{
+    return op->g->members[op->completion_member].entry->manager;
 }
 
 void dibs__group_op_stop(struct dibs__group_op *op, dibs_err err)
@@ -136,7 +211,7 @@ void dibs__group_op_stop(struct dibs__group_op *op, dibs_err err)
     op->err = err;
 }
 
-dibs_err dibs__group_op_stopped(struct dibs__group_op *op)
+dibs_err dibs__group_op_error(struct dibs__group_op *op)
 {
     dibs__lock(&op->g->mu);
     dibs_err err = op->err;
@@ -146,20 +221,20 @@ dibs_err dibs__group_op_stopped(struct dibs__group_op *op)
 
 bool dibs__group_op_complete(struct dibs__group_op *op, dibs_err err)
 {
-    if (op->state == GROUP_OP_TOLD)
+    if (op->state == GROUP_OP_COMPLETED)
         return false;
-    op->state = GROUP_OP_TOLD;
+    op->state = GROUP_OP_COMPLETED;
     op->err = err;
     return true;
 }
 
-static void callback_run(struct dibs__callback *cb, bool drop)
+static void group_op_callback_run(struct dibs__callback *cb, bool drop)
 {
     struct dibs__group_op *op = DIBS_OF(cb, struct dibs__group_op, cb);
 
     if (!drop) {
-        dibs_err err = dibs__group_op_stopped(op);
-        DIBS__API_CALL((dibs__group_op_set_error_text(op), err));
+        dibs_err err = dibs__group_op_error(op);
+        DIBS__API_CALL((set_error_text(op), err));
         op->fn(err, op->arg);
     }
     dibs__group_op_unref(op);
@@ -168,19 +243,19 @@ static void callback_run(struct dibs__callback *cb, bool drop)
 static void push_callback(void *arg)
 {
     struct dibs__group_op *op = arg;
-    struct dibs__lock_manager *manager = home_locks(op);
+    struct dibs__lock_manager *manager = completion_manager(op);
 
-    op->cb.run = callback_run;
-    dibs__callbacks_push(&home_client(op)->callbacks, &op->cb);
+    op->cb.run = group_op_callback_run;
+    dibs__callbacks_push(&completion_client(op)->callbacks, &op->cb);
     atomic_fetch_sub(&manager->in_flight, 1);
 }
 
-/* A release is not told while on_lost runs for what it gave back. */
+/* A release is not reported while on_lost runs for the level it released. */
 void dibs__group_op_finish(struct dibs__group_op *op)
 {
-    dibs__shutdown_hook_unregister(home_locks(op), &op->work);
+    dibs__shutdown_hook_unregister(completion_manager(op), &op->shutdown_hook);
     if (!op->async)
-        sem_post(&op->done); /* its caller has a reference */
+        sem_post(&op->done); /* the caller has a reference */
     else if (!op->releasing || !op->level ||
              !dibs__loss_on_done(op->level->loss, push_callback, op))
         push_callback(op);
@@ -203,9 +278,9 @@ void dibs__group_op_fail(struct dibs__group_op *op, dibs_err err)
     dibs__group_op_set_result(op, err);
 }
 
-/* ---- stopping it ------------------------------------------------------- */
+/* ---- stop -------------------------------------------------------------- */
 
-/* Members that wait are woken, and end. */
+/* Stops the operation and cancels the waiters of its members. */
 static void cancel_op(struct dibs__group *g, struct dibs__group_op *op,
                       dibs_err why) REQUIRES(g->mu)
 {
@@ -215,19 +290,21 @@ static void cancel_op(struct dibs__group *g, struct dibs__group_op *op,
     }
     for (size_t i = 0; i < g->n; i++) {
         struct dibs__lock_entry *entry = g->members[i].entry;
-        if (op->m[i].state != MEMBER_ASKING ||
+        if (op->member_ops[i].state != MEMBER_ACQUIRING ||
             dibs__client_enter(g->members[i].c) != DIBS_OK)
-            continue; /* a client that closes ends its waiters itself */
+            continue; /* a client that closes cancels its waiters itself */
         dibs__lock(&entry->mu);
-        dibs__wait_queue_cancel(&entry->wait, &op->m[i].op.waiter);
+        dibs__wait_queue_cancel(&entry->wait,
+                                &op->member_ops[i].lock_op.waiter);
         dibs__unlock(&entry->mu);
         dibs__client_leave(g->members[i].c);
     }
 }
 
-static void op_closed(struct dibs__shutdown_hook *w)
+static void group_op_client_close(struct dibs__shutdown_hook *hook)
 {
-    struct dibs__group_op *op = DIBS_OF(w, struct dibs__group_op, work);
+    struct dibs__group_op *op =
+        DIBS_OF(hook, struct dibs__group_op, shutdown_hook);
     struct dibs__group *g = op->g;
 
     dibs__lock(&g->mu);
@@ -236,9 +313,10 @@ static void op_closed(struct dibs__shutdown_hook *w)
     dibs__group_op_unref(op);
 }
 
-static void op_over(struct dibs__shutdown_hook *w)
+static void group_op_close_timeout(struct dibs__shutdown_hook *hook)
 {
-    struct dibs__group_op *op = DIBS_OF(w, struct dibs__group_op, work);
+    struct dibs__group_op *op =
+        DIBS_OF(hook, struct dibs__group_op, shutdown_hook);
 
     dibs__group_op_set_result(op, DIBS_ERR_CLOSED);
     dibs__group_op_unref(op);
@@ -251,7 +329,7 @@ dibs_err dibs__group_ops_cancel(struct dibs__group *g, dibs_owner owner)
     dibs__lock(&g->mu);
     for (struct dibs__group_op *op = NULL;
          (op = dibs__group_ops_next(g, owner, op));) {
-        if (op->state == GROUP_OP_TOLD)
+        if (op->state == GROUP_OP_COMPLETED)
             continue;
         cancel_op(g, op, DIBS_ERR_CANCELED);
         err = DIBS_OK;
@@ -262,7 +340,7 @@ dibs_err dibs__group_ops_cancel(struct dibs__group *g, dibs_owner owner)
 
 /* ---- steps ------------------------------------------------------------- */
 
-void dibs__group_op_done(struct dibs__group_op *op, bool detached)
+void dibs__group_op_pending_done(struct dibs__group_op *op, bool detached)
 {
     dibs__lock(&op->g->mu);
     op->pending -= !detached;
@@ -274,8 +352,8 @@ void dibs__group_op_done(struct dibs__group_op *op, bool detached)
     dibs__group_op_unref(op);
 }
 
-void dibs__group_op_open(struct dibs__group_op *op,
-                         void (*step)(struct dibs__group_op *))
+void dibs__group_op_pending_begin(struct dibs__group_op *op,
+                                  void (*step)(struct dibs__group_op *))
 {
     dibs__group_op_ref(op);
     dibs__lock(&op->g->mu);
@@ -284,63 +362,65 @@ void dibs__group_op_open(struct dibs__group_op *op,
     dibs__unlock(&op->g->mu);
 }
 
-void dibs__group_op_run(struct dibs__group_op *op)
+void dibs__group_op_pending_end(struct dibs__group_op *op)
 {
-    dibs__group_op_done(op, false);
+    dibs__group_op_pending_done(op, false);
 }
 
-/* ---- time -------------------------------------------------------------- */
+/* ---- timers ------------------------------------------------------------ */
 
-/* What was heard before it began counts, too. */
-static void pause_is_on(struct dibs__group_timer *pause)
+/* Messages that arrived before the timer started shorten it, too. */
+static void on_timer_start(struct dibs__group_timer *timer)
 {
-    struct dibs__group_op *op = DIBS_OF(pause, struct dibs__group_op, timer);
+    struct dibs__group_op *op = DIBS_OF(timer, struct dibs__group_op, timer);
 
     dibs__lock(&op->g->mu);
-    op->timer_owner = pause->lk;
-    int64_t ms = op->quorum.wake ? op->quorum.wake(op) : INT64_MAX;
+    op->timer_manager = timer->manager;
+    int64_t ms =
+        op->quorum.shortened_pause ? op->quorum.shortened_pause(op) : INT64_MAX;
     dibs__unlock(&op->g->mu);
     if (ms < INT64_MAX)
-        dibs__group_timer_shorten(pause, ms);
+        dibs__group_timer_shorten(timer, ms);
 }
 
-static void pause_is_over(struct dibs__group_timer *pause)
+static void on_timer_expire(struct dibs__group_timer *timer)
 {
-    struct dibs__group_op *op = DIBS_OF(pause, struct dibs__group_op, timer);
+    struct dibs__group_op *op = DIBS_OF(timer, struct dibs__group_op, timer);
 
     dibs__lock(&op->g->mu);
-    op->timer_owner = NULL;
+    op->timer_manager = NULL;
     dibs__unlock(&op->g->mu);
-    dibs__group_op_run(op);
+    dibs__group_op_pending_end(op);
 }
 
-/* On the loop where the pause was when this was posted. */
-static void hasten_now(struct dibs__task *t)
+/* Runs on the loop that had the timer when the task was posted; the timer may
+ * have expired since. */
+static void run_shorten_task(struct dibs__task *t)
 {
-    struct dibs__group_op *op = DIBS_OF(t, struct dibs__group_op, shorten);
+    struct dibs__group_op *op = DIBS_OF(t, struct dibs__group_op, shorten_task);
 
     dibs__lock(&op->g->mu);
-    bool on = op->timer_owner == op->shorten_owner;
+    bool still_running = op->timer_manager == op->shorten_manager;
     int64_t ms = op->shorten_ms;
-    op->shorten_owner = NULL;
+    op->shorten_manager = NULL;
     dibs__unlock(&op->g->mu);
-    if (on)
+    if (still_running)
         dibs__group_timer_shorten(&op->timer, ms);
     dibs__group_op_unref(op);
 }
 
-/* While the pause is on, that client does not go. */
+/* timer_manager cannot be freed while the timer runs on it. */
 void dibs__group_op_shorten_timer(struct dibs__group_op *op, int64_t ms)
 {
     dibs__lock(&op->g->mu);
-    bool post = op->timer_owner && !op->shorten_owner;
-    if (post || (op->shorten_owner && ms < op->shorten_ms))
+    bool post = op->timer_manager && !op->shorten_manager;
+    if (post || (op->shorten_manager && ms < op->shorten_ms))
         op->shorten_ms = ms;
     if (post) {
-        op->shorten_owner = op->timer_owner;
-        op->shorten.run = hasten_now;
+        op->shorten_manager = op->timer_manager;
+        op->shorten_task.run = run_shorten_task;
         dibs__group_op_ref(op);
-        dibs__loop_post(&op->timer_owner->c->loop, &op->shorten);
+        dibs__loop_post(&op->timer_manager->c->loop, &op->shorten_task);
     }
     dibs__unlock(&op->g->mu);
 }
@@ -348,38 +428,39 @@ void dibs__group_op_shorten_timer(struct dibs__group_op *op, int64_t ms)
 void dibs__group_op_timer_start(struct dibs__group_op *op, int64_t ms,
                                 void (*step)(struct dibs__group_op *))
 {
-    dibs__group_op_open(op, step);
-    if (dibs__group_timer_start(&op->timer, op->g, ms, pause_is_on,
-                                pause_is_over))
+    dibs__group_op_pending_begin(op, step);
+    if (dibs__group_timer_start(&op->timer, op->g, ms, on_timer_start,
+                                on_timer_expire))
         return;
     dibs__lock(&op->g->mu);
     dibs__group_op_stop(op, DIBS_ERR_CLOSED); /* all clients are closing */
     dibs__unlock(&op->g->mu);
-    dibs__group_op_run(op);
+    dibs__group_op_pending_end(op);
 }
 
-static void watch_is_over(struct dibs__group_timer *pause);
+static void on_overdue_timer(struct dibs__group_timer *timer);
 
-/* Somebody has to notice that a server's answer is overdue: a sync caller does
- * so itself, for an async one this pause does. It has a reference. */
-static void watch_on(struct dibs__group_op *op)
+/* Starts the timer that calls quorum.on_overdue for an async operation, until
+ * it is COMPLETED; a sync caller calls it itself (await_result). Consumes a
+ * reference. */
+static void overdue_timer_start(struct dibs__group_op *op)
 {
     dibs__lock(&op->g->mu);
-    bool told = op->state == GROUP_OP_TOLD;
+    bool completed = op->state == GROUP_OP_COMPLETED;
     dibs__unlock(&op->g->mu);
-    if (told ||
-        !dibs__group_timer_start(&op->quorum.watch, op->g,
-                                 op->quorum.patience_ms, NULL, watch_is_over))
+    if (completed || !dibs__group_timer_start(&op->quorum.overdue_timer, op->g,
+                                              op->quorum.reply_timeout_ms, NULL,
+                                              on_overdue_timer))
         dibs__group_op_unref(op);
 }
 
-static void watch_is_over(struct dibs__group_timer *pause)
+static void on_overdue_timer(struct dibs__group_timer *timer)
 {
     struct dibs__group_op *op =
-        DIBS_OF(pause, struct dibs__group_op, quorum.watch);
+        DIBS_OF(timer, struct dibs__group_op, quorum.overdue_timer);
 
-    op->quorum.late(op);
-    watch_on(op);
+    op->quorum.on_overdue(op);
+    overdue_timer_start(op);
 }
 
 static void await_result(struct dibs__group_op *op)
@@ -387,7 +468,8 @@ static void await_result(struct dibs__group_op *op)
     struct timespec until;
 
     for (;;) {
-        int64_t ms = op->quorum.late ? op->quorum.patience_ms : AWAIT_MS;
+        int64_t ms =
+            op->quorum.on_overdue ? op->quorum.reply_timeout_ms : AWAIT_MS;
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec += ms / 1000;
         until.tv_nsec += ms % 1000 * 1000000;
@@ -397,41 +479,41 @@ static void await_result(struct dibs__group_op *op)
         }
         if (sem_clockwait(&op->done, CLOCK_MONOTONIC, &until) == 0)
             return;
-        if (op->quorum.late)
-            op->quorum.late(op);
+        if (op->quorum.on_overdue)
+            op->quorum.on_overdue(op);
     }
 }
 
-/* ---- running it -------------------------------------------------------- */
+/* ---- start ------------------------------------------------------------- */
 
-dibs_err dibs__group_op_ready(struct dibs__group_op *op, bool async)
+dibs_err dibs__group_op_choose_client(struct dibs__group_op *op, bool async)
 {
     dibs_err err = DIBS_OK;
 
     for (size_t i = 0; async && i < op->g->n; i++) {
-        op->completion_client = i; /* one that is not closing */
-        err = dibs__client_enter(home_client(op));
+        op->completion_member = i;
+        err = dibs__client_enter(completion_client(op));
         if (err != DIBS_OK)
             continue;
-        err = dibs__callbacks_ensure_thread(&home_client(op)->callbacks);
-        if (err == DIBS_OK) /* until its callback is on its way */
-            atomic_fetch_add(&home_locks(op)->in_flight, 1);
-        dibs__client_leave(home_client(op));
+        err = dibs__callbacks_ensure_thread(&completion_client(op)->callbacks);
+        if (err == DIBS_OK) /* until push_callback */
+            atomic_fetch_add(&completion_manager(op)->in_flight, 1);
+        dibs__client_leave(completion_client(op));
         return err;
     }
     return err;
 }
 
-/* From here on a client that closes knows of it. */
+/* From here on cancel and the shutdown of the completion client reach it. */
 static void register_op(struct dibs__group_op *op)
 {
     if (!op->releasing) {
         dibs__lock(&op->g->mu);
-        op->number = ++op->g->begun;
+        op->sequence = ++op->g->acquire_count;
         RB_INSERT(dibs__group_ops, &op->g->ops, op);
         dibs__unlock(&op->g->mu);
     }
-    dibs__shutdown_hook_register(home_locks(op), &op->work);
+    dibs__shutdown_hook_register(completion_manager(op), &op->shutdown_hook);
 }
 
 static dibs_err run_and_wait(struct dibs__group_op *op,
@@ -439,21 +521,21 @@ static dibs_err run_and_wait(struct dibs__group_op *op,
 {
     sem_init(&op->done, 0, 0);
     register_op(op);
-    op->direct = true;
+    op->on_caller_thread = true;
     start(op);
     await_result(op);
     sem_destroy(&op->done);
-    dibs__group_op_set_error_text(op);
-    return dibs__group_op_stopped(op);
+    set_error_text(op);
+    return dibs__group_op_error(op);
 }
 
-dibs_err dibs__group_op_go(struct dibs__group_op *op,
-                           void (*start)(struct dibs__group_op *), dibs_cb fn,
-                           void *arg)
+dibs_err dibs__group_op_start(struct dibs__group_op *op,
+                              void (*start)(struct dibs__group_op *),
+                              dibs_cb fn, void *arg)
 {
     dibs_err err = DIBS_OK;
 
-    dibs__no_cancel(); /* it works for others, too */
+    dibs__no_cancel(); /* this thread may finish other callers' operations */
     if (fn) {
         op->async = true;
         op->fn = fn;
@@ -461,9 +543,9 @@ dibs_err dibs__group_op_go(struct dibs__group_op *op,
         dibs__group_op_ref(op); /* for the callback */
         register_op(op);
         start(op);
-        if (op->quorum.late) {
-            dibs__group_op_ref(op); /* for the watch */
-            watch_on(op);
+        if (op->quorum.on_overdue) {
+            dibs__group_op_ref(op); /* for the overdue timer */
+            overdue_timer_start(op);
         }
     } else {
         err = run_and_wait(op, start);

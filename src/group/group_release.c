@@ -1,46 +1,47 @@
 /* SPDX-License-Identifier: MIT
  *
- * group_release.c - giving back several locks.
+ * group_release.c - releasing a group.
  *
  * Thread  as group_op.c.
  * Locks   group.mu.
  *
- * How     All members are given back at once, those of one place in one command
- *         where their kinds allow it. A member that fails does not stop the
- *         others, and counts as given back. The release of a quorum succeeds as
- *         soon as a majority was given back; nobody waits for the others.
+ * How     All members are released in parallel, those on one server in one
+ *         command where their lock types allow it. A member whose release fails
+ *         does not stop the others, and no longer belongs to the level. The
+ *         release of a quorum lock succeeds as soon as a majority has confirmed
+ *         it; the other replies are not awaited.
  */
 #include "group/group_op.h"
 
-/* Members that were given back, and were confirmed; *first: the first error of
- * the others. */
-static size_t count_returned(struct dibs__group_op *op, dibs_err *first)
+/* Returns the number of members whose server confirmed the release. *first_err:
+ * the first error of the others. */
+static size_t count_confirmed(struct dibs__group_op *op, dibs_err *first_err)
     REQUIRES(op->g->mu)
 {
     size_t n = 0;
 
-    *first = DIBS_OK;
+    *first_err = DIBS_OK;
     for (size_t i = 0; i < op->g->n; i++) {
-        const struct dibs__member_op *m = &op->m[i];
-        if (!op->level->members[i].got || m->state != MEMBER_FREE)
+        const struct dibs__member_op *m = &op->member_ops[i];
+        if (!op->level->members[i].acquired || m->state != MEMBER_IDLE)
             continue;
         n += m->err == DIBS_OK;
-        if (*first == DIBS_OK)
-            *first = m->err;
+        if (*first_err == DIBS_OK)
+            *first_err = m->err;
     }
     return n;
 }
 
-/* A quorum need not wait for the slowest. */
-static void return_ended(struct dibs__group_op *op, struct dibs__member_op *m,
-                         bool detached)
+/* A quorum lock: the caller has its result when a majority has confirmed. */
+static void set_result_if_enough(struct dibs__group_op *op,
+                                 struct dibs__member_op *m, bool detached)
 {
-    dibs_err first;
+    dibs_err first_err;
 
     (void)m;
     (void)detached;
     dibs__lock(&op->g->mu);
-    bool enough = count_returned(op, &first) >= op->g->need;
+    bool enough = count_confirmed(op, &first_err) >= op->g->required;
     dibs__unlock(&op->g->mu);
     if (enough)
         dibs__group_op_set_result(op, DIBS_OK);
@@ -48,36 +49,38 @@ static void return_ended(struct dibs__group_op *op, struct dibs__member_op *m,
 
 static void release_done(struct dibs__group_op *op)
 {
-    dibs_err first;
+    dibs_err first_err;
 
     dibs__lock(&op->g->mu);
-    bool enough = count_returned(op, &first) >= op->g->need;
+    bool enough = count_confirmed(op, &first_err) >= op->g->required;
     dibs__unlock(&op->g->mu);
-    dibs__group_op_set_result(op, enough ? DIBS_OK : first);
+    dibs__group_op_set_result(op, enough ? DIBS_OK : first_err);
 }
 
 static void release_start(struct dibs__group_op *op)
 {
-    bool direct = op->direct;
+    bool on_caller_thread = op->on_caller_thread;
 
-    op->direct = false;
-    op->member_ended = op->g->quorum ? return_ended : NULL;
-    dibs__group_op_open(op, release_done);
-    if (op->g->quorum && direct)
-        dibs__members_return_fanout(op);
+    op->on_caller_thread = false;
+    op->member_ended = op->g->quorum ? set_result_if_enough : NULL;
+    dibs__group_op_pending_begin(op, release_done);
+    if (op->g->quorum && on_caller_thread)
+        dibs__members_release_fanout(op);
     else
-        dibs__members_return(op, 0, op->g->n, direct);
-    dibs__group_op_run(op);
+        dibs__members_release(op, 0, op->g->n, on_caller_thread);
+    dibs__group_op_pending_end(op);
 }
 
-/* An async release of what its owner does not have: its callback says so. */
-static void release_nothing(struct dibs__group_op *op)
+/* An async release by an owner that holds no level: the callback gets the
+ * error. */
+static void release_not_owner(struct dibs__group_op *op)
 {
     dibs__group_op_set_result(op, DIBS_ERR_NOT_OWNER);
 }
 
-/* Takes the owner's newest level out of the group. False: it has none. */
-static bool take_level(struct dibs__group_op *op)
+/* Removes the owner's newest level from the group and hands it to op. Returns
+ * false if the owner has none. */
+static bool claim_level(struct dibs__group_op *op)
 {
     struct dibs__group *g = op->g;
 
@@ -87,21 +90,21 @@ static bool take_level(struct dibs__group_op *op)
         dibs__list_del(&lv->link);
         lv->active = false;
         op->level = lv;                /* with the list's reference */
-        dibs__loss_suppress(lv->loss); /* this call tells */
+        dibs__loss_suppress(lv->loss); /* the release reports a loss itself */
         dibs__group_level_record(g, lv);
         for (size_t i = 0; i < g->n; i++) {
-            op->m[i].err = DIBS_ERR_CANCELED; /* until it has ended */
-            if (lv->members[i].got)
-                op->m[i].state = MEMBER_TAKEN;
+            op->member_ops[i].err = DIBS_ERR_CANCELED; /* until released */
+            if (lv->members[i].acquired)
+                op->member_ops[i].state = MEMBER_ACQUIRED;
         }
     }
     dibs__unlock(&g->mu);
     return lv != NULL;
 }
 
-/* All clients are closing and give back what they have. An owner that releases
- * on top of that hears of no loss any more, as with one lock. */
-static void settle_closed_group(struct dibs__group *g, dibs_owner owner)
+/* All clients are closing and release their holds themselves. on_lost is not
+ * called after the owner's release has returned, as with one lock. */
+static void suppress_losses_of_closed(struct dibs__group *g, dibs_owner owner)
 {
     dibs__no_cancel();
     dibs__lock(&g->mu);
@@ -116,9 +119,10 @@ static void settle_closed_group(struct dibs__group *g, dibs_owner owner)
     dibs__cancel_again();
 }
 
-/* There is no memory to begin, and all is as it was. But a sync caller may go
- * now, and what on_lost is given with it: the next release tells of a loss. */
-static void settle_refused(struct dibs__group *g, dibs_owner owner)
+/* Out of memory: nothing was released. on_lost is suppressed nevertheless,
+ * since a sync caller may free on_lost's argument when the call returns; the
+ * next release reports a loss. */
+static void suppress_newest_loss(struct dibs__group *g, dibs_owner owner)
 {
     dibs__no_cancel();
     dibs__lock(&g->mu);
@@ -137,23 +141,24 @@ dibs_err dibs__group_release(struct dibs__group *g, const dibs_lock_opts *o,
     struct dibs__group_op *op = dibs__group_op_new(g, o);
 
     if (!op && !fn)
-        settle_refused(g, o->owner);
+        suppress_newest_loss(g, o->owner);
     if (!op)
         return DIBS_ERR_NOMEM;
     op->releasing = true;
-    dibs_err err = dibs__group_op_ready(op, fn != NULL);
+    dibs_err err = dibs__group_op_choose_client(op, fn != NULL);
     if (err == DIBS_ERR_CLOSED)
-        settle_closed_group(g, op->o.owner);
-    bool has = err == DIBS_OK && take_level(op);
-    if (err == DIBS_OK && !has && !fn)
+        suppress_losses_of_closed(g, op->o.owner);
+    bool has_level = err == DIBS_OK && claim_level(op);
+    if (err == DIBS_OK && !has_level && !fn)
         err = DIBS_ERR_NOT_OWNER;
     if (err != DIBS_OK) {
         dibs__group_op_unref(op);
         return err;
     }
     struct dibs__loss_listener *loss =
-        has && !fn ? dibs__loss_ref(op->level->loss) : NULL;
-    err = dibs__group_op_go(op, has ? release_start : release_nothing, fn, arg);
+        has_level && !fn ? dibs__loss_ref(op->level->loss) : NULL;
+    err = dibs__group_op_start(
+        op, has_level ? release_start : release_not_owner, fn, arg);
     dibs__no_cancel();
     dibs__loss_suppress_and_wait(loss);
     dibs__cancel_again();

@@ -1,71 +1,75 @@
 /* SPDX-License-Identifier: MIT
  *
- * group_timer.c - a time that an operation on several locks lets pass.
+ * group_timer.c - a one-shot timer of a group operation.
  *
- * Thread  any; the pause itself is on the io thread of one client.
+ * Thread  any; the timer itself is on the io thread of one client.
  * Locks   none.
+ *
+ * A started timer counts as in flight on its client, so that the client cannot
+ * be freed before on_expire has returned.
  */
 #include "group/group_timer.h"
 
-static void pause_end(struct dibs__group_timer *pause)
+static void timer_expire(struct dibs__group_timer *timer)
 {
-    struct dibs__lock_manager *manager = pause->lk;
+    struct dibs__lock_manager *manager = timer->manager;
 
-    dibs__timer_stop(&manager->c->loop, &pause->timer);
-    dibs__shutdown_hook_unregister(manager, &pause->work);
-    pause->over(pause); /* it may begin anew, or be gone */
+    dibs__timer_stop(&manager->c->loop, &timer->loop_timer);
+    dibs__shutdown_hook_unregister(manager, &timer->shutdown_hook);
+    timer->on_expire(timer); /* may start it again or free it */
     atomic_fetch_sub(&manager->in_flight, 1);
 }
 
-static void pause_timed(struct dibs__timer *t)
+static void on_loop_timer(struct dibs__timer *t)
 {
-    pause_end(DIBS_OF(t, struct dibs__group_timer, timer));
+    timer_expire(DIBS_OF(t, struct dibs__group_timer, loop_timer));
 }
 
-static void pause_closed(struct dibs__shutdown_hook *w)
+static void timer_client_shutdown(struct dibs__shutdown_hook *hook)
 {
-    pause_end(DIBS_OF(w, struct dibs__group_timer, work));
+    timer_expire(DIBS_OF(hook, struct dibs__group_timer, shutdown_hook));
 }
 
-static void pause_start(struct dibs__task *t)
+static void timer_start_task(struct dibs__task *t)
 {
-    struct dibs__group_timer *pause =
-        DIBS_OF(t, struct dibs__group_timer, start);
+    struct dibs__group_timer *timer =
+        DIBS_OF(t, struct dibs__group_timer, start_task);
 
-    dibs__shutdown_hook_register(pause->lk, &pause->work);
-    dibs__timer_set(&pause->lk->c->loop, &pause->timer,
-                    dibs__now_ms() + pause->ms);
-    if (pause->begun)
-        pause->begun(pause);
+    dibs__shutdown_hook_register(timer->manager, &timer->shutdown_hook);
+    dibs__timer_set(&timer->manager->c->loop, &timer->loop_timer,
+                    dibs__now_ms() + timer->ms);
+    if (timer->on_start)
+        timer->on_start(timer);
 }
 
-void dibs__group_timer_shorten(struct dibs__group_timer *pause, int64_t ms)
+void dibs__group_timer_shorten(struct dibs__group_timer *timer, int64_t ms)
 {
     int64_t at = dibs__now_ms() + ms;
 
-    if (at < pause->timer.at)
-        dibs__timer_set(&pause->lk->c->loop, &pause->timer, at);
+    if (at < timer->loop_timer.at)
+        dibs__timer_set(&timer->manager->c->loop, &timer->loop_timer, at);
 }
 
-bool dibs__group_timer_start(struct dibs__group_timer *pause,
+bool dibs__group_timer_start(struct dibs__group_timer *timer,
                              const struct dibs__group *g, int64_t ms,
-                             void (*begun)(struct dibs__group_timer *),
-                             void (*over)(struct dibs__group_timer *))
+                             void (*on_start)(struct dibs__group_timer *),
+                             void (*on_expire)(struct dibs__group_timer *))
 {
     for (size_t i = 0; i < g->n; i++) {
         const struct dibs__member *m = &g->members[i];
         if (dibs__client_enter(m->c) != DIBS_OK)
             continue;
-        *pause = (struct dibs__group_timer){
-            .work = {.close = pause_closed, .over = pause_closed},
-            .lk = m->entry->manager,
+        *timer = (struct dibs__group_timer){
+            .shutdown_hook = {.close = timer_client_shutdown,
+                              .over = timer_client_shutdown},
+            .manager = m->entry->manager,
             .ms = ms,
-            .begun = begun,
-            .over = over,
-            .start.run = pause_start,
-            .timer.fire = pause_timed};
-        atomic_fetch_add(&pause->lk->in_flight, 1);
-        dibs__loop_post(&m->c->loop, &pause->start);
+            .on_start = on_start,
+            .on_expire = on_expire,
+            .start_task.run = timer_start_task,
+            .loop_timer.fire = on_loop_timer};
+        atomic_fetch_add(&timer->manager->in_flight, 1);
+        dibs__loop_post(&m->c->loop, &timer->start_task);
         dibs__client_leave(m->c);
         return true;
     }

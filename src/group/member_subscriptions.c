@@ -1,168 +1,176 @@
 /* SPDX-License-Identifier: MIT
  *
- * member_subscriptions.c - an operation on several locks listens to its
+ * member_subscriptions.c - the subscriptions of one group operation to its
  * members' channels.
  *
- * Thread  any; each ear is on the io thread of its member's client.
+ * Thread  any; each subscription is on the io thread of its member's client.
  * Locks   none.
  *
- * How     Each member's client has its own connection for messages, so there is
- *         an ear for each member. An ear counts as work of its client: one that
- *         closes does not go before the ear has left, and makes it leave.
+ * How     Each member's client has a pub/sub connection of its own, so there is
+ *         one subscription for each member. It counts as in flight on its
+ *         client and has a shutdown hook: a client that closes unsubscribes
+ *         first.
  *
- *         Each ear has a reference while it listens, and one for the task that
- *         ends it. A client that is closing takes no task; it ends the ear.
+ *         A subscription has one reference to the whole while it is active, and
+ *         one for its stop task. A client that is closing accepts no task; its
+ *         shutdown hook ends the subscription instead.
  */
 #include "group/member_subscriptions.h"
 
 #include "base/mem.h"
 #include "lock/core/shutdown_hook.h"
 
-struct ear {
-    struct dibs__shutdown_hook work; /* see there */
-    struct dibs__subscription sub;   /* io only */
-    struct dibs__task start, stop;
+struct member_subscription {
+    struct dibs__shutdown_hook shutdown_hook;
+    struct dibs__subscription sub; /* io only */
+    struct dibs__task start_task, stop_task;
     struct dibs__member_subscriptions *all;
     size_t member;
-    bool on, ready; /* io only: it listens; it has heard that it will hear */
+    bool active; /* io only: started and not ended */
+    bool ready;  /* io only: the server has confirmed it */
 };
 
 struct dibs__member_subscriptions {
     atomic_uint refs;
-    atomic_size_t ready; /* ears that hear */
+    atomic_size_t ready_count;
     struct dibs__group *g;
-    void (*told)(void *arg, size_t member);
-    void (*over)(void *arg);
+    void (*on_message)(void *arg, size_t member);
+    void (*on_end)(void *arg);
     void *arg;
-    struct ear ear[];
+    struct member_subscription members[]; /* group.n of them */
 };
 
-static void ears_unref(struct dibs__member_subscriptions *ears)
+static void subscriptions_unref(struct dibs__member_subscriptions *subs)
 {
-    if (atomic_fetch_sub(&ears->refs, 1) != 1)
+    if (atomic_fetch_sub(&subs->refs, 1) != 1)
         return;
-    void (*over)(void *arg) = ears->over;
-    void *arg = ears->arg;
-    dibs__free(ears);
-    over(arg);
+    void (*on_end)(void *arg) = subs->on_end;
+    void *arg = subs->arg;
+    dibs__free(subs);
+    on_end(arg);
 }
 
-static struct dibs__lock_entry *line_of(const struct ear *e)
+static struct dibs__lock_entry *
+subscription_entry(const struct member_subscription *ms)
 {
-    return e->all->g->members[e->member].entry;
+    return ms->all->g->members[ms->member].entry;
 }
 
-/* ---- one ear, on its member's io thread -------------------------------- */
+/* ---- one subscription, on its member's io thread ----------------------- */
 
-static void ear_hears(struct dibs__subscription *sub, char said)
+static void on_channel_event(struct dibs__subscription *sub, char said)
 {
-    struct ear *e = DIBS_OF(sub, struct ear, sub);
+    struct member_subscription *ms =
+        DIBS_OF(sub, struct member_subscription, sub);
 
     (void)said;
-    if (!e->ready && dibs__is_subscribed(sub)) {
-        e->ready = true;
-        atomic_fetch_add(&e->all->ready, 1);
+    if (!ms->ready && dibs__is_subscribed(sub)) {
+        ms->ready = true;
+        atomic_fetch_add(&ms->all->ready_count, 1);
     }
-    if (!e->work.closing)
-        e->all->told(e->all->arg, e->member);
+    if (!ms->shutdown_hook.closing)
+        ms->all->on_message(ms->all->arg, ms->member);
 }
 
-static void ear_end(struct ear *e)
+static void subscription_end(struct member_subscription *ms)
 {
-    struct dibs__lock_manager *manager = line_of(e)->manager;
+    struct dibs__lock_manager *manager = subscription_entry(ms)->manager;
 
-    if (!e->on)
+    if (!ms->active)
         return;
-    e->on = false;
-    dibs__unsubscribe(&e->sub);
-    dibs__shutdown_hook_unregister(manager, &e->work);
-    ears_unref(e->all);
+    ms->active = false;
+    dibs__unsubscribe(&ms->sub);
+    dibs__shutdown_hook_unregister(manager, &ms->shutdown_hook);
+    subscriptions_unref(ms->all);
     atomic_fetch_sub(&manager->in_flight, 1);
 }
 
-static void ear_closed(struct dibs__shutdown_hook *w)
+static void subscription_client_shutdown(struct dibs__shutdown_hook *hook)
 {
-    ear_end(DIBS_OF(w, struct ear, work));
+    subscription_end(DIBS_OF(hook, struct member_subscription, shutdown_hook));
 }
 
-static void ear_start(struct dibs__task *t)
+static void subscription_start_task(struct dibs__task *t)
 {
-    struct ear *e = DIBS_OF(t, struct ear, start);
-    struct dibs__lock_entry *entry = line_of(e);
+    struct member_subscription *ms =
+        DIBS_OF(t, struct member_subscription, start_task);
+    struct dibs__lock_entry *entry = subscription_entry(ms);
 
-    e->on = true;
-    dibs__shutdown_hook_register(entry->manager, &e->work);
-    /* No memory: it hears nothing, and is not counted. */
-    (void)dibs__entry_subscribe(entry, &e->sub);
+    ms->active = true;
+    dibs__shutdown_hook_register(entry->manager, &ms->shutdown_hook);
+    /* Out of memory: it never becomes ready; the operation polls. */
+    (void)dibs__entry_subscribe(entry, &ms->sub);
 }
 
-static void ear_stop(struct dibs__task *t)
+static void subscription_stop_task(struct dibs__task *t)
 {
-    struct ear *e = DIBS_OF(t, struct ear, stop);
-    struct dibs__member_subscriptions *all = e->all;
+    struct member_subscription *ms =
+        DIBS_OF(t, struct member_subscription, stop_task);
+    struct dibs__member_subscriptions *all = ms->all;
 
-    ear_end(e);
-    ears_unref(all);
+    subscription_end(ms);
+    subscriptions_unref(all);
 }
 
-/* ---- all --------------------------------------------------------------- */
+/* ---- all members ------------------------------------------------------- */
 
-static void ear_open(struct ear *e)
+static void subscription_start(struct member_subscription *ms)
 {
-    const struct dibs__member *m = &e->all->g->members[e->member];
+    const struct dibs__member *m = &ms->all->g->members[ms->member];
 
-    e->work =
-        (struct dibs__shutdown_hook){.close = ear_closed, .over = ear_closed};
-    e->sub.hear = ear_hears;
-    e->start.run = ear_start;
-    e->stop.run = ear_stop;
+    ms->shutdown_hook =
+        (struct dibs__shutdown_hook){.close = subscription_client_shutdown,
+                                     .over = subscription_client_shutdown};
+    ms->sub.hear = on_channel_event;
+    ms->start_task.run = subscription_start_task;
+    ms->stop_task.run = subscription_stop_task;
     if (dibs__client_enter(m->c) != DIBS_OK)
         return;
     atomic_fetch_add(&m->entry->manager->in_flight, 1);
-    atomic_fetch_add(&e->all->refs, 1);
-    dibs__loop_post(&m->c->loop, &e->start);
+    atomic_fetch_add(&ms->all->refs, 1);
+    dibs__loop_post(&m->c->loop, &ms->start_task);
     dibs__client_leave(m->c);
 }
 
 struct dibs__member_subscriptions *
 dibs__member_subscriptions_open(struct dibs__group *g,
-                                void (*told)(void *arg, size_t member),
-                                void (*over)(void *arg), void *arg)
+                                void (*on_message)(void *arg, size_t member),
+                                void (*on_end)(void *arg), void *arg)
 {
-    struct dibs__member_subscriptions *ears =
-        dibs__calloc(1, sizeof *ears + g->n * sizeof ears->ear[0]);
+    struct dibs__member_subscriptions *subs =
+        dibs__calloc(1, sizeof *subs + g->n * sizeof subs->members[0]);
 
-    if (!ears)
+    if (!subs)
         return NULL;
-    atomic_init(&ears->refs, 1);
-    ears->g = g;
-    ears->told = told;
-    ears->over = over;
-    ears->arg = arg;
+    atomic_init(&subs->refs, 1);
+    subs->g = g;
+    subs->on_message = on_message;
+    subs->on_end = on_end;
+    subs->arg = arg;
     for (size_t i = 0; i < g->n; i++) {
-        ears->ear[i].all = ears;
-        ears->ear[i].member = i;
-        ear_open(&ears->ear[i]);
+        subs->members[i].all = subs;
+        subs->members[i].member = i;
+        subscription_start(&subs->members[i]);
     }
-    return ears;
+    return subs;
 }
 
-void dibs__member_subscriptions_close(struct dibs__member_subscriptions *ears)
+void dibs__member_subscriptions_close(struct dibs__member_subscriptions *subs)
 {
-    struct dibs__group *g = ears->g;
+    struct dibs__group *g = subs->g;
 
     for (size_t i = 0; i < g->n; i++) {
         if (dibs__client_enter(g->members[i].c) != DIBS_OK)
-            continue; /* it ends its ear itself */
-        atomic_fetch_add(&ears->refs, 1);
-        dibs__loop_post(&g->members[i].c->loop, &ears->ear[i].stop);
+            continue; /* the shutdown hook ends the subscription */
+        atomic_fetch_add(&subs->refs, 1);
+        dibs__loop_post(&g->members[i].c->loop, &subs->members[i].stop_task);
         dibs__client_leave(g->members[i].c);
     }
-    ears_unref(ears);
+    subscriptions_unref(subs);
 }
 
 size_t dibs__member_subscriptions_ready_count(
-    const struct dibs__member_subscriptions *ears)
+    const struct dibs__member_subscriptions *subs)
 {
-    return atomic_load(&ears->ready);
+    return atomic_load(&subs->ready_count);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * member_subscriptions.h - an operation on several locks listens to its
+ * member_subscriptions.h - the subscriptions of one group operation to its
  * members' channels.
  */
 #ifndef DIBS_GROUP_MEMBER_SUBSCRIPTIONS_H
@@ -10,19 +10,20 @@
 
 struct dibs__member_subscriptions;
 
-/* Listens to all members' channels. told is called with arg, on the io thread
- * of a member's client: a message came, or one may have been missed. arg must
- * live until `over` is called, which is the last call. NULL: out of memory.
- * Thread: any, no mutex held. */
+/* Subscribes to the channels of all members. Calls on_message(arg, member) for
+ * each message and whenever one may have been missed, on the io thread of the
+ * member's client. Calls on_end(arg) last; arg must live until then. Returns
+ * NULL if out of memory. Thread: any, no mutex held. */
 struct dibs__member_subscriptions *
 dibs__member_subscriptions_open(struct dibs__group *g,
-                                void (*told)(void *arg, size_t member),
-                                void (*over)(void *arg), void *arg);
-/* Listens no more; a call that is on its way may still come. Thread: any, no
+                                void (*on_message)(void *arg, size_t member),
+                                void (*on_end)(void *arg), void *arg);
+/* Unsubscribes. on_message may still be called until on_end. Thread: any, no
  * mutex held. */
-void dibs__member_subscriptions_close(struct dibs__member_subscriptions *ears);
-/* Of so many members a message will be heard. Thread: any. */
+void dibs__member_subscriptions_close(struct dibs__member_subscriptions *subs);
+/* Returns the number of members whose subscription the server has confirmed.
+ * Thread: any. */
 size_t dibs__member_subscriptions_ready_count(
-    const struct dibs__member_subscriptions *ears);
+    const struct dibs__member_subscriptions *subs);
 
 #endif

@@ -1,146 +1,153 @@
 /* SPDX-License-Identifier: MIT
  *
- * quorum_lock.c - most of several locks, each on a server of its own (RedLock).
+ * quorum_lock.c - acquires a majority of members, each on a different server
+ * (RedLock).
  *
  * Thread  as group_op.c.
- * Locks   group.mu; under it line.mu, of one member at a time.
+ * Locks   group.mu; under it entry.mu, of one member at a time.
  *
- * How     A round asks all servers at once, with little patience. As soon as a
- *         majority has granted it, and those grants are still valid, the lock
- *         is held; a grant that comes later is kept, too. If a majority is not
- *         possible any more, or not in time, everything is given back. Then a
- *         random pause, and the next round: the caller with the shorter pause
- *         gets through.
+ * How     A round tries all members in parallel, with a short reply timeout. A
+ *         vote is a grant of this round from an identified server. The lock is
+ *         held as soon as a majority has voted and those holds are still valid;
+ *         the level keeps a late grant, too. If a majority is impossible, or
+ *         was not reached in time, all grants are rolled back. The next round
+ *         follows after a random pause, so that of two colliding callers the
+ *         one with the shorter pause wins.
  *
- *         From the first pause on, the members' channels are listened to. When
- *         a majority of them say that they are free, the pause ends after a
- *         random moment. While messages can be heard, a pause without one is
- *         long. Fewer messages than a majority shorten it a little: they may be
- *         the end of somebody's failed round, or some may have been missed.
+ *         From the first pause on, the operation subscribes to the members'
+ *         channels. Release messages of a majority end the pause after a short
+ *         random delay. While a majority of the subscriptions is confirmed, a
+ *         pause without a message is long. Messages of a minority shorten it
+ *         less: they may stem from the rollback of another caller's round, or
+ *         others may have been missed.
  *
- *         A round that was granted something and failed has collided: others
- *         ask just now. Giving back sends messages, too, to ourselves as well.
- *         If they started the next round, rounds would start each other without
- *         end. So after a collision only time ends the pause; it is random, and
- *         grows from round to round up to a limit.
+ *         A round that got a grant and failed has collided with another
+ *         caller's round. Rollbacks publish messages, too, which reach the
+ *         caller itself. If they started the next round, rounds would trigger
+ *         each other for ever; so after a collision messages do not shorten the
+ *         pause. It is random, up to a bound that doubles with each round.
  *
- *         A server that has not answered in time is detached: nobody waits for
- *         it, it is not asked again before it has answered, and a late grant
- *         goes back. If it never answers, the member's own operation sees to
- *         that (lock/core/operation.c: the owner gets another number, and the
- * reaper takes back what the old one may be given).
+ *         A member whose server has not replied in time is detached: no step
+ *         waits for it, later rounds leave it out until its reply has arrived,
+ *         and its late grant is released. If no reply ever arrives, the member
+ *         operation handles it (lock/core/operation.c: the owner gets a new id,
+ *         and the reaper releases what the old id may still be granted).
  *
- *         The time of a quorum needs no sum of its own. Each member's hold
- *         knows until when it is ours, counted from when it was asked for, less
- *         what the clocks may differ by. The quorum is held while a majority of
- *         the holds are (group.c). The members' holds are renewed each by
- *         itself; one whose key is gone from its server is lost and stays lost.
+ *         The validity of the group needs no computation of its own. Each
+ *         member's hold is valid until its send time plus the lease, less the
+ *         drift margin; the group is held while a majority of the holds are
+ *         (group.c). Each hold is renewed by itself; one whose key is gone
+ *         from its server is lost and stays lost.
  *
- * Rounds  state   what can happen                            next
- *         ASKING  a majority, and it is valid                WON
- *                 no majority is possible; patience is over  BACK
- *                 all have answered, but a majority was not
- *                 valid                                      BACK
- *         WON     a late grant: the level keeps it, or it
- *                 is given back                              WON
- *         BACK    all was given back: after a pause          ASKING
- *                 or the acquire ends                        (told)
+ * Rounds  state      event                                   next
+ *         ACQUIRING  a majority has voted and is valid       WON
+ *                    a majority is impossible, or the reply
+ *                    timeout has passed                      ROLLBACK
+ *                    all replied, the majority is not valid  ROLLBACK
+ *         WON        a late grant is kept or released        WON
+ *         ROLLBACK   all released, and a pause               ACQUIRING
+ *                    all released, no further round          (completed)
  *
- * Trouble Two addresses may be one server, which would then vote twice. So a
- *         server's grant counts only when it is known which server that is
- *         (server_identity.c); two members on one server end the acquire with
- * INVALID.
+ * Limits  Two addresses may lead to one server, which would then vote twice. A
+ *         grant therefore counts only once the server is identified
+ *         (server_identity.c); two members on one server fail the acquire with
+ *         INVALID.
  */
 #include "group/group_op.h"
 #include "group/server_identity.h"
 
-#define PATIENCE_PART   50 /* of the lease, for one server's answer */
-#define PATIENCE_MIN_MS 20
-#define PATIENCE_MAX_MS 500
-#define PAUSE_MIN_MS    1
-#define PAUSE_FIRST_MS  10
-#define PAUSE_MAX_MS    200
-#define POLL_MIN_MS     1000 /* a pause that a message should end */
-#define POLL_MAX_MS     2000
-#define WAKE_MAX_MS     2   /* from a majority's messages to the round */
-#define FEW_MIN_MS      200 /* from the first message, if no more come */
-#define FEW_MAX_MS      400
-#define MEMBERS_MAX     DIBS__MEMBERS_MAX
+#define REPLY_TIMEOUT_DIVISOR 50 /* the lease divided by this */
+#define REPLY_TIMEOUT_MIN_MS  20
+#define REPLY_TIMEOUT_MAX_MS  500
+#define PAUSE_MIN_MS          1
+#define PAUSE_BOUND_MS        10 /* bound of a pause: this << round */
+#define PAUSE_DOUBLINGS_MAX   5
+#define PAUSE_MAX_MS          200
+#define POLL_MIN_MS           1000 /* a pause that a message should end */
+#define POLL_MAX_MS           2000
+#define MAJORITY_DELAY_MAX_MS 2   /* from a majority's messages to the round */
+#define MINORITY_DELAY_MIN_MS 200 /* from the first message to the round */
+#define MINORITY_DELAY_MAX_MS 400
+#define MEMBERS_MAX           DIBS__MEMBERS_MAX
 
 static void round_start(struct dibs__group_op *op);
 
-static int64_t patience_of(const struct dibs__group_op *op)
+static int64_t reply_timeout_of(const struct dibs__group_op *op)
 {
     int64_t lease =
         op->o.lease_ms ? op->o.lease_ms : op->g->members[0].c->lease_ms;
 
     if (op->o.member_ms)
         return op->o.member_ms;
-    return dibs__max(PATIENCE_MIN_MS,
-                     dibs__min(lease / PATIENCE_PART, PATIENCE_MAX_MS));
+    return dibs__max(
+        REPLY_TIMEOUT_MIN_MS,
+        dibs__min(lease / REPLY_TIMEOUT_DIVISOR, REPLY_TIMEOUT_MAX_MS));
 }
 
 /* ---- messages ---------------------------------------------------------- */
 
-/* How long a pause may still last, after what was heard. */
-static int64_t wake_time(struct dibs__group_op *op) REQUIRES(op->g->mu)
+/* Returns how long a pause may still last, given the members that sent a
+ * message; INT64_MAX: they do not shorten it. */
+static int64_t shortened_pause(struct dibs__group_op *op) REQUIRES(op->g->mu)
 {
-    if (op->quorum.collided || op->quorum.heard == 0)
+    if (op->quorum.collided || op->quorum.notified_count == 0)
         return INT64_MAX;
-    return op->quorum.heard >= op->g->need
-               ? dibs__random_in(0, WAKE_MAX_MS)
-               : dibs__random_in(FEW_MIN_MS, FEW_MAX_MS);
+    return op->quorum.notified_count >= op->g->required
+               ? dibs__random_in(0, MAJORITY_DELAY_MAX_MS)
+               : dibs__random_in(MINORITY_DELAY_MIN_MS, MINORITY_DELAY_MAX_MS);
 }
 
-/* The moment is drawn once: of many draws the least would be none at all. */
-static void member_told(void *arg, size_t i)
+/* The random delay is drawn once for the first message and once for the
+ * majority: the minimum of a draw for each message would be close to 0. */
+static void on_member_message(void *arg, size_t i)
 {
     struct dibs__group_op *op = arg;
     int64_t ms = INT64_MAX;
 
     dibs__lock(&op->g->mu);
-    bool news = !op->m[i].heard;
-    op->m[i].heard = true;
-    op->quorum.heard += news;
-    if (news && (op->quorum.heard == 1 || op->quorum.heard == op->g->need))
-        ms = wake_time(op);
+    bool is_first = !op->member_ops[i].notified;
+    op->member_ops[i].notified = true;
+    op->quorum.notified_count += is_first;
+    if (is_first && (op->quorum.notified_count == 1 ||
+                     op->quorum.notified_count == op->g->required))
+        ms = shortened_pause(op);
     dibs__unlock(&op->g->mu);
     if (ms < INT64_MAX)
         dibs__group_op_shorten_timer(op, ms);
 }
 
-static void ears_over(void *arg)
+static void on_subscriptions_end(void *arg)
 {
     dibs__group_op_unref(arg);
 }
 
-static void listen_to_members(struct dibs__group_op *op)
+static void subscribe_to_members(struct dibs__group_op *op)
 {
-    if (op->quorum.ears || op->o.poll)
+    if (op->quorum.subscriptions || op->o.poll)
         return;
     dibs__group_op_ref(op);
-    op->quorum.ears =
-        dibs__member_subscriptions_open(op->g, member_told, ears_over, op);
-    if (!op->quorum.ears)
+    op->quorum.subscriptions = dibs__member_subscriptions_open(
+        op->g, on_member_message, on_subscriptions_end, op);
+    if (!op->quorum.subscriptions)
         dibs__group_op_unref(op);
 }
 
-static void stop_listening(struct dibs__group_op *op)
+static void unsubscribe_from_members(struct dibs__group_op *op)
 {
-    struct dibs__member_subscriptions *ears = op->quorum.ears;
+    struct dibs__member_subscriptions *subs = op->quorum.subscriptions;
 
-    op->quorum.ears = NULL;
-    if (ears)
-        dibs__member_subscriptions_close(ears);
+    op->quorum.subscriptions = NULL;
+    if (subs)
+        dibs__member_subscriptions_close(subs);
 }
 
-/* ---- counting ---------------------------------------------------------- */
+/* ---- votes ------------------------------------------------------------- */
 
-/* Granted, in this round, by a server that is known. */
+/* A vote: granted, in this round, by an identified server. */
 static bool is_vote(struct dibs__group_op *op, size_t i) REQUIRES(op->g->mu)
 {
-    return op->m[i].state == MEMBER_TAKEN &&
-           op->m[i].round == op->quorum.rounds &&
+    return op->member_ops[i].state == MEMBER_ACQUIRED &&
+           op->member_ops[i].round_number == op->quorum.round_number &&
            dibs__server_identity_is_known(op->g, i);
 }
 
@@ -153,29 +160,32 @@ static size_t count_votes(struct dibs__group_op *op) REQUIRES(op->g->mu)
     return n;
 }
 
-/* Members that are waited for and may still become votes. */
-static size_t count_open(struct dibs__group_op *op) REQUIRES(op->g->mu)
+/* Members of this round that may still become votes. */
+static size_t count_possible_votes(struct dibs__group_op *op)
+    REQUIRES(op->g->mu)
 {
-    size_t n = op->quorum.to_ask;
+    size_t n = op->quorum.unstarted;
 
     for (size_t i = 0; i < op->g->n; i++)
-        n += !op->m[i].detached && (op->m[i].state == MEMBER_ASKING ||
-                                    op->m[i].state == MEMBER_CHECKING);
+        n += !op->member_ops[i].detached &&
+             (op->member_ops[i].state == MEMBER_ACQUIRING ||
+              op->member_ops[i].state == MEMBER_IDENTIFYING);
     return n;
 }
 
-/* The level has this member's hold from now on. */
-static void give_to_level(struct dibs__group_op *op, size_t i)
+/* Moves member i's hold from the operation to the level. */
+static void move_to_level(struct dibs__group_op *op, size_t i)
     REQUIRES(op->g->mu)
 {
-    op->level->members[i].got = true;
-    op->m[i].state = MEMBER_FREE;
+    op->level->members[i].acquired = true;
+    op->member_ops[i].state = MEMBER_IDLE;
 }
 
-/* Is there a majority of votes, and of holds that are ours at this moment? Then
- * the caller has the group. back: grants that do not count, because their
- * connection was made anew meanwhile; the caller returns them. */
-static bool win_round(struct dibs__group_op *op, bool back[])
+/* If a majority has voted and a majority of the holds is valid: completes the
+ * operation, activates the level and returns true.
+ * release[i]: member i is acquired but no vote, because its connection was
+ * replaced meanwhile; the caller must release it. */
+static bool win_round(struct dibs__group_op *op, bool release[])
     REQUIRES(op->g->mu)
 {
     struct dibs__group *g = op->g;
@@ -192,32 +202,33 @@ static bool win_round(struct dibs__group_op *op, bool back[])
                 .state;
         valid += state == DIBS_HELD || state == DIBS_SUSPECT;
     }
-    if (votes < g->need || valid < g->need || op->state != GROUP_OP_RUNNING ||
+    if (votes < g->required || valid < g->required ||
+        op->state != GROUP_OP_RUNNING ||
         !dibs__loss_arm(op->level->loss, vote) ||
         !dibs__group_op_complete(op, DIBS_OK))
         return false;
-    op->quorum.round = ROUND_WON;
+    op->quorum.round_state = ROUND_WON;
     dibs__group_level_activate(op->g, op->level);
     for (size_t i = 0; i < g->n; i++) {
         if (vote[i])
-            give_to_level(op, i);
-        back[i] = dibs__member_op_take(op, i);
+            move_to_level(op, i);
+        release[i] = dibs__member_op_claim_release(op, i);
     }
     return true;
 }
 
-static void round_won(struct dibs__group_op *op, const bool back[])
+static void finish_won_round(struct dibs__group_op *op, const bool release[])
 {
-    stop_listening(op);
+    unsubscribe_from_members(op);
     for (size_t i = 0; i < op->g->n; i++)
-        if (back[i])
-            dibs__member_op_return(op, i, NULL, NULL, true);
+        if (release[i])
+            dibs__member_op_release(op, i, NULL, NULL, true);
     dibs__group_op_finish(op);
 }
 
-/* A grant of a server that has another member: no vote, and the acquire ends.
- */
-static bool is_double_vote(struct dibs__group_op *op, size_t i)
+/* If member i was granted by a server that is known to be another member's,
+ * too: stops the operation and returns true. */
+static bool stop_on_double_vote(struct dibs__group_op *op, size_t i)
     REQUIRES(op->g->mu)
 {
     if (!is_vote(op, i) || !dibs__server_identity_is_duplicate(op->g, i))
@@ -227,51 +238,55 @@ static bool is_double_vote(struct dibs__group_op *op, size_t i)
     return true;
 }
 
-/* One member has ended, and its server is known, or it will not be. */
-static void member_counted(struct dibs__group_op *op, struct dibs__member_op *m,
-                           bool detached)
+/* Counts a member operation that has ended and whose server is identified, or
+ * cannot be. */
+static void count_member(struct dibs__group_op *op, struct dibs__member_op *m,
+                         bool detached)
 {
     size_t i = m->index;
-    bool wins = false, loses = false, back = false, odd[MEMBERS_MAX];
+    bool wins = false, loses = false, release = false;
+    bool release_others[MEMBERS_MAX];
 
     dibs__lock(&op->g->mu);
-    bool vote = !is_double_vote(op, i) && is_vote(op, i) && op->err == DIBS_OK;
-    switch (op->quorum.round) {
-    case ROUND_ASKING:
-        if (m->round != op->quorum.rounds)
-            back = dibs__member_op_take(op, i);
-        wins = vote && win_round(op, odd);
+    bool vote =
+        !stop_on_double_vote(op, i) && is_vote(op, i) && op->err == DIBS_OK;
+    switch (op->quorum.round_state) {
+    case ROUND_ACQUIRING:
+        if (m->round_number != op->quorum.round_number)
+            release = dibs__member_op_claim_release(op, i);
+        wins = vote && win_round(op, release_others);
         loses = !wins && op->pending > 0 &&
-                count_votes(op) + count_open(op) < op->g->need;
+                count_votes(op) + count_possible_votes(op) < op->g->required;
         if (loses)
-            op->quorum.round = ROUND_BACK;
+            op->quorum.round_state = ROUND_ROLLBACK;
         break;
-    case ROUND_WON: /* what the level has goes back with the others */
+    case ROUND_WON: /* a late grant; the level may have been released */
         if (vote && op->level->active) {
-            give_to_level(op, i);
+            move_to_level(op, i);
             dibs__loss_add(op->level->loss, i);
         }
-        back = dibs__member_op_take(op, i);
+        release = dibs__member_op_claim_release(op, i);
         break;
-    case ROUND_BACK:
-        back = dibs__member_op_take(op, i);
+    case ROUND_ROLLBACK:
+        release = dibs__member_op_claim_release(op, i);
         break;
     }
     dibs__unlock(&op->g->mu);
-    if (back)
-        dibs__member_op_return(op, i, NULL, NULL, detached);
+    if (release)
+        dibs__member_op_release(op, i, NULL, NULL, detached);
     if (wins)
-        round_won(op, odd);
+        finish_won_round(op, release_others);
     if (loses)
-        dibs__members_return(op, 0, op->g->n, false);
+        dibs__members_release(op, 0, op->g->n, false);
 }
 
-/* ---- a server that nobody knows ---------------------------------------- */
+/* ---- identification of servers ----------------------------------------- */
 
-static void identity_answered(struct dibs__command *cmd, dibs_err err,
+static void on_identity_reply(struct dibs__command *cmd, dibs_err err,
                               const struct dibs__reply *reply)
 {
-    struct dibs__member_op *m = DIBS_OF(cmd, struct dibs__member_op, check);
+    struct dibs__member_op *m =
+        DIBS_OF(cmd, struct dibs__member_op, identify_command);
     struct dibs__group_op *op = m->group_op;
     struct dibs__lock_entry *entry = op->g->members[m->index].entry;
 
@@ -279,52 +294,52 @@ static void identity_answered(struct dibs__command *cmd, dibs_err err,
     dibs__lock(&op->g->mu);
     bool detached = m->detached;
     m->detached = false;
-    m->state = MEMBER_TAKEN;
+    m->state = MEMBER_ACQUIRED;
     if (err != DIBS_OK && !reply)
         op->level->members[m->index].err = err;
     dibs__unlock(&op->g->mu);
-    member_counted(op, m, detached);
-    dibs__group_op_done(op, detached);
+    count_member(op, m, detached);
+    dibs__group_op_pending_done(op, detached);
     atomic_fetch_sub(&entry->manager->in_flight, 1);
     dibs__entry_unref(entry);
 }
 
-/* It has granted the lock. If nobody knows which server it is, that is asked
- * before the grant counts. */
+/* A grant counts after its server was identified: queries the run_id if it is
+ * not known for the present connection. */
 static void quorum_member_ended(struct dibs__group_op *op,
                                 struct dibs__member_op *m, bool detached)
 {
     struct dibs__member *member = &op->g->members[m->index];
 
     dibs__lock(&op->g->mu);
-    bool check = m->state == MEMBER_TAKEN &&
-                 !dibs__server_identity_is_known(op->g, m->index) &&
-                 dibs__client_enter(member->c) == DIBS_OK;
-    if (check) {
-        m->state = MEMBER_CHECKING;
+    bool identify = m->state == MEMBER_ACQUIRED &&
+                    !dibs__server_identity_is_known(op->g, m->index) &&
+                    dibs__client_enter(member->c) == DIBS_OK;
+    if (identify) {
+        m->state = MEMBER_IDENTIFYING;
         m->detached = detached;
         op->pending += !detached;
     }
     dibs__unlock(&op->g->mu);
-    if (!check) {
-        member_counted(op, m, detached);
+    if (!identify) {
+        count_member(op, m, detached);
         return;
     }
     dibs__group_op_ref(op);
     dibs__entry_ref(member->entry);
     atomic_fetch_add(&member->entry->manager->in_flight, 1);
-    dibs__server_identity_query(member, &m->check, op->quorum.patience_ms,
-                                identity_answered);
+    dibs__server_identity_query(member, &m->identify_command,
+                                op->quorum.reply_timeout_ms, on_identity_reply);
     dibs__client_leave(member->c);
 }
 
-/* ---- patience ---------------------------------------------------------- */
+/* ---- reply timeout ----------------------------------------------------- */
 
-static bool is_round_late(struct dibs__group_op *op) REQUIRES(op->g->mu)
+static bool is_round_overdue(struct dibs__group_op *op) REQUIRES(op->g->mu)
 {
-    return op->state != GROUP_OP_TOLD && op->quorum.round != ROUND_WON &&
-           op->pending > 0 && op->quorum.to_ask == 0 &&
-           dibs__now_ms() >= op->quorum.late_at;
+    return op->state != GROUP_OP_COMPLETED &&
+           op->quorum.round_state != ROUND_WON && op->pending > 0 &&
+           op->quorum.unstarted == 0 && dibs__now_ms() >= op->quorum.overdue_at;
 }
 
 static bool is_server_up(const struct dibs__member *m)
@@ -334,52 +349,53 @@ static bool is_server_up(const struct dibs__member *m)
     return s && atomic_load(&s->ups) > atomic_load(&s->generation);
 }
 
-/* asked: the round's answer is what does not come. */
-static void detach_member(struct dibs__group_op *op, size_t i, bool asked)
+/* acquiring: the overdue reply is that of the acquire. */
+static void detach_member(struct dibs__group_op *op, size_t i, bool acquiring)
     REQUIRES(op->g->mu)
 {
-    struct dibs__member_op *m = &op->m[i];
+    struct dibs__member_op *m = &op->member_ops[i];
 
-    if (m->detached || m->state == MEMBER_FREE || m->state == MEMBER_TAKEN)
+    if (m->detached || m->state == MEMBER_IDLE || m->state == MEMBER_ACQUIRED)
         return;
     m->detached = true;
     op->pending--;
-    if (asked && dibs__now_ms() < op->deadline)
+    if (acquiring && dibs__now_ms() < op->deadline)
         op->level->members[i].err =
             is_server_up(&op->g->members[i]) ? DIBS_ERR_UNKNOWN : DIBS_ERR_CONN;
 }
 
-/* Nobody waits any longer for members that have not answered by now. */
-static void detach_late(struct dibs__group_op *op)
+/* After the reply timeout: detaches the members without a reply and rolls the
+ * round back. */
+static void detach_overdue(struct dibs__group_op *op)
 {
     dibs__lock(&op->g->mu);
-    if (!is_round_late(op)) {
+    if (!is_round_overdue(op)) {
         dibs__unlock(&op->g->mu);
         return;
     }
-    bool asking = op->quorum.round == ROUND_ASKING;
+    bool acquiring = op->quorum.round_state == ROUND_ACQUIRING;
     op->pending++;
-    op->quorum.round = ROUND_BACK;
-    op->quorum.late_at =
-        asking ? dibs__now_ms() + op->quorum.patience_ms : INT64_MAX;
+    op->quorum.round_state = ROUND_ROLLBACK;
+    op->quorum.overdue_at =
+        acquiring ? dibs__now_ms() + op->quorum.reply_timeout_ms : INT64_MAX;
     for (size_t i = 0; i < op->g->n; i++)
-        detach_member(op, i, asking);
+        detach_member(op, i, acquiring);
     dibs__unlock(&op->g->mu);
     dibs__group_op_ref(op);
-    if (asking)
-        dibs__members_return(op, 0, op->g->n, false);
-    dibs__group_op_done(op, false);
+    if (acquiring)
+        dibs__members_release(op, 0, op->g->n, false);
+    dibs__group_op_pending_done(op, false);
 }
 
 /* ---- between rounds ---------------------------------------------------- */
 
-/* What made the round fail: holds that are lost, servers that could not be
- * asked, or a holder. Of a re-entry some members may be lost while the outer
- * hold is not: the others can still be a majority. */
-static dibs_err round_reason(struct dibs__group_op *op)
+/* Returns why the round failed: LOST, the first server error, or BUSY. A
+ * re-entry may find some members of the outer level lost; that is no failure as
+ * long as the others can be a majority. */
+static dibs_err round_error(struct dibs__group_op *op)
 {
     struct dibs__group *g = op->g;
-    dibs_err first = DIBS_OK;
+    dibs_err first_err = DIBS_OK;
     size_t failed = 0, lost = 0;
     bool busy = false;
 
@@ -391,19 +407,22 @@ static dibs_err round_reason(struct dibs__group_op *op)
         if (err == DIBS_OK || err == DIBS_ERR_BUSY)
             continue;
         failed++;
-        if (first == DIBS_OK && err != DIBS_ERR_LOST)
-            first = err;
+        if (first_err == DIBS_OK && err != DIBS_ERR_LOST)
+            first_err = err;
     }
-    if (lost > g->n - g->need)
-        first = DIBS_ERR_LOST;
-    bool servers = failed > g->n - g->need || !busy;
-    dibs_err err = op->err ? op->err : servers && first ? first : DIBS_ERR_BUSY;
+    if (lost > g->n - g->required)
+        first_err = DIBS_ERR_LOST;
+    bool blame_servers = failed > g->n - g->required || !busy;
+    dibs_err err = blame_servers && first_err ? first_err : DIBS_ERR_BUSY;
+    if (op->err)
+        err = op->err;
     dibs__unlock(&op->g->mu);
     return err;
 }
 
-/* A server that is down may come back; other errors stay. */
-static bool may_next_round_help(dibs_err err)
+/* A holder may release, and a server that is down may come back; other errors
+ * are permanent. */
+static bool is_round_retryable(dibs_err err)
 {
     return err == DIBS_ERR_BUSY || err == DIBS_ERR_CONN ||
            err == DIBS_ERR_UNKNOWN;
@@ -413,12 +432,13 @@ static void quorum_fail(struct dibs__group_op *op, dibs_err err)
 {
     bool timeout = err == DIBS_ERR_BUSY && !op->no_wait;
 
-    stop_listening(op);
+    unsubscribe_from_members(op);
     dibs__group_op_fail(op, timeout ? DIBS_ERR_TIMEOUT : err);
 }
 
-/* Did a server grant the round that failed? A member with a queue counts as
- * such: it calls those that are in the queue, and says nothing to others. */
+/* Returns whether the failed round got a grant. A member with a queue on the
+ * server counts as one: its messages are addressed to queued waiters only, so a
+ * long pause would miss its release. */
 static bool has_collided(struct dibs__group_op *op) REQUIRES(op->g->mu)
 {
     for (size_t i = 0; i < op->g->n; i++)
@@ -428,50 +448,53 @@ static bool has_collided(struct dibs__group_op *op) REQUIRES(op->g->mu)
     return false;
 }
 
-/* Until the next round, if no message comes. */
-static int64_t pause_time(struct dibs__group_op *op) REQUIRES(op->g->mu)
+/* Counts the round and returns the pause before the next if no message
+ * arrives. */
+static int64_t next_pause(struct dibs__group_op *op) REQUIRES(op->g->mu)
 {
-    int64_t most = PAUSE_FIRST_MS << dibs__min(++op->quorum.rounds, 5);
+    int64_t bound = PAUSE_BOUND_MS << dibs__min(++op->quorum.round_number,
+                                                PAUSE_DOUBLINGS_MAX);
 
     op->quorum.collided = has_collided(op);
-    if (!op->quorum.collided && op->quorum.ears &&
-        dibs__member_subscriptions_ready_count(op->quorum.ears) >= op->g->need)
+    if (!op->quorum.collided && op->quorum.subscriptions &&
+        dibs__member_subscriptions_ready_count(op->quorum.subscriptions) >=
+            op->g->required)
         return dibs__random_in(POLL_MIN_MS, POLL_MAX_MS);
-    return dibs__random_in(PAUSE_MIN_MS, dibs__min(most, PAUSE_MAX_MS));
+    return dibs__random_in(PAUSE_MIN_MS, dibs__min(bound, PAUSE_MAX_MS));
 }
 
 static void next_round(struct dibs__group_op *op, int64_t left)
 {
-    listen_to_members(op);
+    subscribe_to_members(op);
     dibs__lock(&op->g->mu);
-    int64_t ms = pause_time(op);
+    int64_t ms = next_pause(op);
     dibs__unlock(&op->g->mu);
     dibs__group_op_timer_start(op, dibs__min(ms, left), round_start);
 }
 
-/* Every member has ended that was waited for. */
-static void round_over(struct dibs__group_op *op)
+/* No member operation of the round is pending. */
+static void round_done(struct dibs__group_op *op)
 {
     int64_t now = dibs__now_ms(), left = op->deadline - now;
 
     dibs__lock(&op->g->mu);
-    enum dibs__round round = op->quorum.round;
-    op->quorum.late_at = INT64_MAX;
-    if (round == ROUND_ASKING) { /* a majority that did not last */
-        op->quorum.round = ROUND_BACK;
-        op->quorum.late_at = now + op->quorum.patience_ms;
+    enum dibs__round round_state = op->quorum.round_state;
+    op->quorum.overdue_at = INT64_MAX;
+    if (round_state == ROUND_ACQUIRING) { /* a majority that is not valid */
+        op->quorum.round_state = ROUND_ROLLBACK;
+        op->quorum.overdue_at = now + op->quorum.reply_timeout_ms;
     }
     dibs__unlock(&op->g->mu);
-    if (round == ROUND_WON)
+    if (round_state == ROUND_WON)
         return;
-    if (round == ROUND_ASKING) {
-        dibs__group_op_open(op, round_over);
-        dibs__members_return(op, 0, op->g->n, false);
-        dibs__group_op_run(op);
+    if (round_state == ROUND_ACQUIRING) {
+        dibs__group_op_pending_begin(op, round_done);
+        dibs__members_release(op, 0, op->g->n, false);
+        dibs__group_op_pending_end(op);
         return;
     }
-    dibs_err why = round_reason(op);
-    if (op->no_wait || !may_next_round_help(why) || left <= 0)
+    dibs_err why = round_error(op);
+    if (op->no_wait || !is_round_retryable(why) || left <= 0)
         quorum_fail(op, why);
     else
         next_round(op, left);
@@ -479,69 +502,71 @@ static void round_over(struct dibs__group_op *op)
 
 /* ---- a round ----------------------------------------------------------- */
 
-/* Whom to ask: not those that were detached and have not ended. */
-static void round_open(struct dibs__group_op *op, int64_t now, bool ask[])
+/* Begins the round. included[i]: member i takes part; detached members whose
+ * reply has not arrived do not. */
+static void round_begin(struct dibs__group_op *op, int64_t now, bool included[])
 {
     dibs__lock(&op->g->mu);
-    op->quorum.round = ROUND_ASKING;
-    op->quorum.late_at = dibs__min(dibs__add(now, op->quorum.patience_ms),
-                                   op->no_wait ? INT64_MAX : op->deadline);
+    op->quorum.round_state = ROUND_ACQUIRING;
+    op->quorum.overdue_at =
+        dibs__min(dibs__add(now, op->quorum.reply_timeout_ms),
+                  op->no_wait ? INT64_MAX : op->deadline);
     for (size_t i = 0; i < op->g->n; i++) {
-        ask[i] = op->m[i].state == MEMBER_FREE;
-        if (op->quorum.rounds == 0) /* later: what the last round found */
+        included[i] = op->member_ops[i].state == MEMBER_IDLE;
+        if (op->quorum.round_number == 0) /* later: the last round's verdict */
             op->level->members[i].err = DIBS_ERR_UNKNOWN;
-        if (ask[i])
-            op->m[i].round = op->quorum.rounds;
-        op->quorum.to_ask += ask[i];
-        op->m[i].heard = false;
+        if (included[i])
+            op->member_ops[i].round_number = op->quorum.round_number;
+        op->quorum.unstarted += included[i];
+        op->member_ops[i].notified = false;
     }
-    op->quorum.heard = 0;
+    op->quorum.notified_count = 0;
     dibs__unlock(&op->g->mu);
 }
 
-static void ask_members(struct dibs__group_op *op, const bool ask[])
+static void try_members(struct dibs__group_op *op, const bool included[])
 {
-    bool direct = op->direct;
-    struct dibs__fanout sc;
+    bool on_caller_thread = op->on_caller_thread;
+    struct dibs__fanout fanout;
 
-    op->direct = false;
-    if (direct)
-        dibs__fanout_begin(op, &sc);
+    op->on_caller_thread = false;
+    if (on_caller_thread)
+        dibs__fanout_begin(op, &fanout);
     for (size_t i = 0; i < op->g->n; i++)
-        if (ask[i])
-            dibs__member_op_try(op, i, NULL, direct ? &sc : NULL);
-    if (direct)
-        dibs__fanout_collect(op, &sc);
+        if (included[i])
+            dibs__member_op_try(op, i, NULL, on_caller_thread ? &fanout : NULL);
+    if (on_caller_thread)
+        dibs__fanout_collect(op, &fanout);
 }
 
 static void round_start(struct dibs__group_op *op)
 {
     int64_t now = dibs__now_ms();
-    bool ask[MEMBERS_MAX];
-    dibs_err err = dibs__group_op_stopped(op);
+    bool included[MEMBERS_MAX];
+    dibs_err err = dibs__group_op_error(op);
 
     dibs__lock(&op->g->mu);
-    bool first = op->quorum.rounds == 0;
+    bool first_round = op->quorum.round_number == 0;
     dibs__unlock(&op->g->mu);
-    if (!err && !first && !dibs__group_level_new_loss(op->level))
+    if (!err && !first_round && !dibs__group_level_new_loss(op->level))
         err = DIBS_ERR_NOMEM;
-    if (!err && !first && now >= op->deadline)
-        err = round_reason(op); /* as the last round left it */
+    if (!err && !first_round && now >= op->deadline)
+        err = round_error(op); /* of the last round */
     if (err != DIBS_OK) {
         quorum_fail(op, err);
         return;
     }
-    dibs__group_op_open(op, round_over);
-    round_open(op, now, ask);
-    ask_members(op, ask);
-    dibs__group_op_run(op);
+    dibs__group_op_pending_begin(op, round_done);
+    round_begin(op, now, included);
+    try_members(op, included);
+    dibs__group_op_pending_end(op);
 }
 
 void dibs__quorum_start(struct dibs__group_op *op)
 {
-    op->quorum.patience_ms = patience_of(op);
-    op->quorum.late = detach_late;
-    op->quorum.wake = wake_time;
+    op->quorum.reply_timeout_ms = reply_timeout_of(op);
+    op->quorum.on_overdue = detach_overdue;
+    op->quorum.shortened_pause = shortened_pause;
     op->member_ended = quorum_member_ended;
     round_start(op);
 }

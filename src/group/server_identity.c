@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * server_identity.c - which server a member of a group is on.
+ * server_identity.c - which server a group member is on, by its run_id.
  *
  * Thread  any.
  * Locks   group.mu.
  *
- * Two addresses may lead to one server. Two members of a quorum there would be
- * two votes of one server; two members of a multi lock with one name would be
- * one lock that waits for itself. A server tells who it is by its run_id, in
- * INFO. What is known of it counts until the connection breaks: behind the next
- * one may be another server. A server that refuses INFO is believed to be one
- * of its own; an event warns of that.
+ * Two addresses may lead to one server. Two members of a quorum lock on it
+ * would be two votes of one server; two members of a multi lock with one name
+ * would be one lock, and the acquire would wait for itself. INFO returns the
+ * server's run_id. It is valid until the connection breaks, since the next
+ * connection may lead to another server. A server that refuses INFO is assumed
+ * to be a different one; an event warns of that.
  */
 #include "group/server_identity.h"
 
@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-#define CHECK_MS 500 /* when a group is made */
+#define CHECK_MS 500 /* for all servers, when a group is created */
 
 bool dibs__members_same_name(const struct dibs__member *a,
                              const struct dibs__member *b)
@@ -28,7 +28,8 @@ bool dibs__members_same_name(const struct dibs__member *a,
            memcmp(a->entry->name, b->entry->name, a->entry->name_len) == 0;
 }
 
-/* Any two of a quorum; of a multi lock, two that would be one lock. */
+/* Any two members of a quorum lock must be on different servers; of a multi
+ * lock, two with one name and database. */
 static bool must_differ(const struct dibs__group *g, size_t i, size_t j)
 {
     const struct dibs__member *a = &g->members[i], *b = &g->members[j];
@@ -64,7 +65,7 @@ void dibs__server_identity_query(struct dibs__member *m,
     dibs__command_start(dibs__entry_route(m->entry), cmd);
 }
 
-/* "run_id:..." out of the text, or "". */
+/* Copies the run_id out of an INFO reply; "" if there is none. */
 static void find_run_id(const struct dibs__reply *reply,
                         char out[DIBS__RUN_ID_MAX])
 {
@@ -84,7 +85,7 @@ static void find_run_id(const struct dibs__reply *reply,
     }
 }
 
-/* A number of the connection, never 0. */
+/* Returns the number of the member's present connection, at least 1. */
 static unsigned connection_number(const struct dibs__member *m)
 {
     const struct dibs__server *s = dibs__entry_server(m->entry);
@@ -100,12 +101,12 @@ void dibs__server_identity_record(struct dibs__group *g, size_t i, dibs_err err,
 
     find_run_id(reply, run_id);
     if (err != DIBS_OK && !reply)
-        return; /* no answer: it stays unknown */
+        return; /* no reply: the run_id stays unknown */
     if (!run_id[0] && g->quorum)
         dibs__entry_log_event(
             m->entry, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
-            "INFO is refused: nobody checks that the servers of "
-            "a quorum are different ones");
+            "INFO is refused: whether the servers of a quorum "
+            "are different cannot be checked");
     dibs__lock(&g->mu);
     memcpy(m->run_id, run_id, sizeof run_id);
     m->run_id_epoch = connection_number(m);
@@ -127,25 +128,25 @@ bool dibs__server_identity_is_duplicate(struct dibs__group *g, size_t i)
     return false;
 }
 
-/* ---- all, when the group is made --------------------------------------- */
+/* ---- all servers, when the group is created ----------------------------- */
 
-struct check {
-    struct dibs__command call;
+struct identity_check {
+    struct dibs__command cmd;
     struct dibs__group *g;
     size_t index;
-    sem_t *done; /* NULL: it was not asked */
+    sem_t *done; /* NULL: no query was sent */
 };
 
-static void check_answered(struct dibs__command *cmd, dibs_err err,
+static void on_check_reply(struct dibs__command *cmd, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct check *ck = DIBS_OF(cmd, struct check, call);
+    struct identity_check *ck = DIBS_OF(cmd, struct identity_check, cmd);
 
     dibs__server_identity_record(ck->g, ck->index, err, reply);
     sem_post(ck->done);
 }
 
-static void ask_servers(struct dibs__group *g, struct check *all)
+static void query_servers(struct dibs__group *g, struct identity_check *all)
 {
     sem_t done;
 
@@ -153,13 +154,13 @@ static void ask_servers(struct dibs__group *g, struct check *all)
     for (size_t i = 0; i < g->n; i++) {
         if (dibs__client_enter(g->members[i].c) != DIBS_OK)
             continue;
-        all[i] = (struct check){.g = g, .index = i, .done = &done};
-        dibs__server_identity_query(&g->members[i], &all[i].call, CHECK_MS,
-                                    check_answered);
+        all[i] = (struct identity_check){.g = g, .index = i, .done = &done};
+        dibs__server_identity_query(&g->members[i], &all[i].cmd, CHECK_MS,
+                                    on_check_reply);
     }
     for (size_t i = 0; i < g->n; i++)
         while (all[i].done && sem_wait(&done) != 0)
-            ; /* a signal */
+            ; /* EINTR */
     for (size_t i = 0; i < g->n; i++)
         if (all[i].done)
             dibs__client_leave(g->members[i].c);
@@ -175,18 +176,18 @@ dibs_err dibs__server_identity_report(const struct dibs__group *g, size_t i)
 
 dibs_err dibs__server_identity_check(struct dibs__group *g)
 {
-    struct check *all = dibs__calloc(g->n, sizeof *all);
+    struct identity_check *all = dibs__calloc(g->n, sizeof *all);
     dibs_err err = DIBS_OK;
 
     if (!all)
         return DIBS_ERR_NOMEM;
-    ask_servers(g, all);
+    query_servers(g, all);
     dibs__free(all);
     for (size_t i = 0; i < g->n && err == DIBS_OK; i++) {
         dibs__lock(&g->mu);
-        bool twice = dibs__server_identity_is_duplicate(g, i);
+        bool duplicate = dibs__server_identity_is_duplicate(g, i);
         dibs__unlock(&g->mu);
-        if (twice)
+        if (duplicate)
             err = dibs__server_identity_report(g, i);
     }
     return err;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * attach.c - a hold of another client becomes one of this client; and a hold
- * lasts longer.
+ * attach.c - dibs_lock_adopt makes another client's hold one of this client;
+ * dibs_lock_extend lengthens a lease.
  *
  * Thread  app.
- * Locks   line.mu, to look at holds and to add one.
+ * Locks   entry.mu, to read holds and to add one.
  *
- * Both are a renewal of one hold. It names the owner, only lengthens, and makes
- * nothing that is not there, so sending it again is harmless. If its answer is
- * lost nothing was adopted.
+ * Both send a renewal of one hold. It names the owner, only lengthens a lease
+ * and never creates a key, so it is idempotent. If its reply is lost, nothing
+ * was adopted.
  *
- * However often the owner holds the lock, the adopted hold counts once here:
- * a release says how many there shall be, and ends all of them.
+ * The adopted hold counts once here, whatever its recursion count on the
+ * server: a release command states the count that shall remain, and ends all.
  *
- * The adopter gets a new owner. Its next hold goes by that owner's own number:
- * late commands of others about the old one do not meet it.
+ * The adopted hold gets a new owner. The next hold of that owner has an owner
+ * id of its own, so late commands about the adopted id do not affect it.
  *
- * What a hold came with, its token or its slot, is asked for when it is ours:
- * nobody else can change it then.
+ * The token of a fenced lock and the slot of a slots lock are queried after the
+ * renewal has succeeded: no other client can change them then.
  */
 #include "base/api_args.h"
 #include "lock/inspect/request.h"
@@ -25,6 +25,8 @@
 #include <string.h>
 
 #define WRITE_SUFFIX ":write"
+#define SLOT_HOLDERS 3 /* index of the first holder in VERB_HOLDERS' reply */
+#define SLOT_FIELDS  3 /* for each holder */
 
 /* ---- the text of an owner ---------------------------------------------- */
 
@@ -60,16 +62,17 @@ bool dibs__owner_parse(const char *text, const char *end,
     return text == end;
 }
 
-static dibs_err read_adopted(const dibs_lock *l, const char *text,
-                             struct dibs__owner_name *out)
+static dibs_err parse_owner_arg(const dibs_lock *l, const char *text,
+                                struct dibs__owner_name *out)
 {
     if (dibs__check_not_null("owner", text) != DIBS_OK)
         return dibs__lock_report_invalid_arg(l);
-    size_t len = strnlen(text, DIBS_OWNER_MAX), tail = strlen(WRITE_SUFFIX);
+    size_t len = strnlen(text, DIBS_OWNER_MAX),
+           suffix_len = strlen(WRITE_SUFFIX);
     const char *end = text + len;
-    if (l->entry->type == &dibs__type_write && len > tail &&
-        memcmp(end - tail, WRITE_SUFFIX, tail) == 0)
-        end -= tail;
+    if (l->entry->type == &dibs__type_write && len > suffix_len &&
+        memcmp(end - suffix_len, WRITE_SUFFIX, suffix_len) == 0)
+        end -= suffix_len;
     if (dibs__owner_parse(text, end, out))
         return DIBS_OK;
     dibs__reason_set(DIBS_ERR_INVALID,
@@ -107,25 +110,26 @@ static dibs_err renew_one_read(struct dibs__request *r,
         return DIBS_ERR_WRONGTYPE;
     default:
         return dibs__reason_set(DIBS_ERR_SERVER,
-                                "the server has it, and refuses to write");
+                                "the server has the hold and refuses to write");
     }
 }
 
-/* Sets the lease of the hold with this number to lease_ms from now. value: what
- * the hold was acquired with, if known. *sent: when the command was sent.
- * *ghost: a copy of it may still be executed. */
-static dibs_err renew_one(dibs_lock *l, uint64_t wire, int64_t value,
-                          int64_t lease_ms, int64_t *sent, bool *ghost)
+/* Sets the lease of this owner id's hold to lease_ms from now. value: token,
+ * slot or permits of the hold, if known. *sent: when the command was sent.
+ * *maybe_live_copy: the server may still execute a copy of it. */
+static dibs_err renew_one(dibs_lock *l, uint64_t owner_id, int64_t value,
+                          int64_t lease_ms, int64_t *sent,
+                          bool *maybe_live_copy)
 {
     struct dibs__request r = {.write = renew_one_write,
                               .read = renew_one_read,
-                              .number = (int64_t)wire,
+                              .number = (int64_t)owner_id,
                               .value = value,
                               .within_ms = lease_ms};
 
     dibs_err err = dibs__request_run(l, &r, NULL, NULL);
     *sent = r.op.command.sent_ms;
-    *ghost = r.op.command.maybe_live_copy;
+    *maybe_live_copy = r.op.command.maybe_live_copy;
     return err;
 }
 
@@ -136,7 +140,7 @@ static int64_t lease_of(const dibs_lock *l, const dibs_lock_opts *o)
     return o->max_hold_ms ? dibs__min(lease, o->max_hold_ms) : lease;
 }
 
-/* ---- what a hold came with --------------------------------------------- */
+/* ---- token or slot of a hold ------------------------------------------- */
 
 static void value_write(const struct dibs__request *r, struct dibs__buf *out,
                         bool whole)
@@ -147,16 +151,17 @@ static void value_write(const struct dibs__request *r, struct dibs__buf *out,
                              whole);
 }
 
-/* Of slots: owner, ms, slot of each. */
+/* The reply of VERB_HOLDERS: from SLOT_HOLDERS on owner, ms, slot of each
+ * holder. result: slot + 1. */
 static dibs_err read_slot(struct dibs__request *r,
                           const struct dibs__reply *reply)
 {
-    for (size_t i = 3; i + 2 < reply->len; i += 3) {
-        const struct dibs__reply *who = dibs__reply_text(reply, i);
+    for (size_t i = SLOT_HOLDERS; i + 2 < reply->len; i += SLOT_FIELDS) {
+        const struct dibs__reply *owner = dibs__reply_text(reply, i);
         int64_t slot;
-        if (!who || !dibs__reply_num(reply, i + 2, &slot))
+        if (!owner || !dibs__reply_num(reply, i + 2, &slot))
             return DIBS_ERR_PROTOCOL;
-        if (strcmp(who->text, r->text) == 0 && slot >= 0)
+        if (strcmp(owner->text, r->text) == 0 && slot >= 0)
             r->result[0] = slot + 1;
     }
     return DIBS_OK;
@@ -173,8 +178,8 @@ static dibs_err read_token(struct dibs__request *r,
     return DIBS_OK;
 }
 
-/* *value: 0 if it is not known. */
-static dibs_err ask_value(dibs_lock *l, uint64_t wire, int64_t *value)
+/* *value: the token, or the slot + 1; 0 if the server does not know it. */
+static dibs_err query_value(dibs_lock *l, uint64_t owner_id, int64_t *value)
 {
     enum dibs__lock_type_id id = l->entry->type->id;
     char text[DIBS_OWNER_MAX];
@@ -186,7 +191,7 @@ static dibs_err ask_value(dibs_lock *l, uint64_t wire, int64_t *value)
 
     if (id != TYPE_SLOTS && id != TYPE_FENCED)
         return DIBS_OK;
-    dibs__owner_text(l->entry, wire, text);
+    dibs__owner_text(l->entry, owner_id, text);
     dibs_err err = dibs__request_run(l, &r, NULL, NULL);
     *value = r.result[0];
     return err;
@@ -194,38 +199,39 @@ static dibs_err ask_value(dibs_lock *l, uint64_t wire, int64_t *value)
 
 /* ---- adopting ---------------------------------------------------------- */
 
-/* Does this client have it already? */
-static bool is_known(struct dibs__lock_entry *entry, uint64_t wire,
+/* Returns whether this client has a hold by that owner already. */
+static bool has_hold(struct dibs__lock_entry *entry, uint64_t owner_id,
                      const struct dibs__owner_name *name) REQUIRES(entry->mu)
 {
     bool own = strcmp(name->uuid, dibs__entry_client(entry)->id) == 0;
 
-    return dibs__hold_with_id(entry, wire) ||
+    return dibs__hold_with_id(entry, owner_id) ||
            (own && (dibs__hold_with_id(entry, name->number) ||
                     dibs__entry_id_in_use(entry, name->number)));
 }
 
-/* The server has confirmed it. */
-static dibs_err keep_adopted(struct dibs__operation *taken,
-                             const struct dibs__owner_name *name, int64_t sent,
-                             int64_t value)
+/* Adds the hold that the server has confirmed to the entry. */
+static dibs_err add_adopted_hold(struct dibs__operation *op,
+                                 const struct dibs__owner_name *name,
+                                 int64_t sent, int64_t value)
 {
-    struct dibs__lock_entry *entry = taken->entry;
+    struct dibs__lock_entry *entry = op->entry;
     dibs_err err = DIBS_OK;
 
     dibs__lock(&entry->mu);
     struct dibs__hold *h = NULL;
     if (atomic_load(&entry->manager->closing))
-        err = DIBS_ERR_CLOSED; /* holds were given back already */
-    else if (is_known(entry, taken->owner_id, name))
+        err = DIBS_ERR_CLOSED; /* all holds were released already */
+    else if (has_hold(entry, op->owner_id, name))
         err = dibs__reason_set(DIBS_ERR_INVALID, "this client holds it");
-    else if (dibs__valid_until(sent, taken->args.lease_ms) <= dibs__now_ms())
-        err = DIBS_ERR_UNKNOWN; /* the answer came too late */
+    else if (dibs__valid_until(sent, op->args.lease_ms) <= dibs__now_ms())
+        err = DIBS_ERR_UNKNOWN; /* the lease had expired at the reply */
     else if (!(h = dibs__hold_new(entry)))
         err = DIBS_ERR_NOMEM;
     if (h) {
-        dibs__hold_taken(entry, h, taken, sent, value);
-        h->server_outlives = taken->lease_ms != 0; /* no lease was shortened */
+        dibs__hold_taken(entry, h, op, sent, value);
+        /* The previous lease may be longer: a renewal never shortens it. */
+        h->server_outlives = op->lease_ms != 0;
     }
     dibs__unlock(&entry->mu);
     return err;
@@ -236,30 +242,30 @@ dibs_err dibs__adopt_named(dibs_lock *l, const struct dibs__owner_name *name,
                            dibs_owner *out)
 {
     struct dibs__lock_manager *manager = l->entry->manager;
-    struct dibs__operation taken;
-    dibs_lock_opts mine = *o;
+    struct dibs__operation op;
+    dibs_lock_opts with_owner = *o;
     int64_t sent = 0;
-    bool ghost;
+    bool maybe_live_copy;
 
-    if (!mine.owner)
-        mine.owner = dibs__owner_number();
-    dibs__op_init(&taken, l);
-    dibs_err err = dibs__acquire_fill(&taken, &mine, true);
+    if (!with_owner.owner)
+        with_owner.owner = dibs__owner_number();
+    dibs__op_init(&op, l);
+    dibs_err err = dibs__acquire_fill(&op, &with_owner, true);
     if (err == DIBS_OK) {
-        taken.owner_id =
+        op.owner_id =
             dibs__adopted_add(&manager->adopted, name, dibs__owner_number());
-        err = taken.owner_id ? DIBS_OK : DIBS_ERR_NOMEM;
+        err = op.owner_id ? DIBS_OK : DIBS_ERR_NOMEM;
     }
     if (err == DIBS_OK)
-        err = renew_one(l, taken.owner_id, value, taken.args.lease_ms, &sent,
-                        &ghost);
+        err = renew_one(l, op.owner_id, value, op.args.lease_ms, &sent,
+                        &maybe_live_copy);
     if (err == DIBS_OK)
-        err = ask_value(l, taken.owner_id, &value);
+        err = query_value(l, op.owner_id, &value);
     if (err == DIBS_OK)
-        err = keep_adopted(&taken, name, sent, value);
-    dibs__loss_notification_free(taken.notification);
+        err = add_adopted_hold(&op, name, sent, value);
+    dibs__loss_notification_free(op.notification);
     if (err == DIBS_OK)
-        *out = taken.owner;
+        *out = op.owner;
     return err;
 }
 
@@ -282,7 +288,7 @@ static dibs_err adopt_hold(dibs_lock *l, const char *text,
     if (err != DIBS_OK)
         return err;
     dibs_client *c = l->c;
-    err = read_adopted(l, text, &name);
+    err = parse_owner_arg(l, text, &name);
     if (err == DIBS_OK)
         err = dibs__adopt_named(l, &name, &o, 0, out);
     dibs__client_leave(c);
@@ -297,27 +303,29 @@ dibs_err dibs_lock_adopt(dibs_lock *l, const char *owner_text,
 
 /* ---- extending --------------------------------------------------------- */
 
-/* What the server said about the hold of that number, which may be over. If it
- * said nothing, or too late, the server may have it for longer than we know. (A
- * hold that ended before that was taken care of: see hold.extends.) */
-static dibs_err note_extended(struct dibs__lock_entry *entry, uint64_t number,
-                              dibs_err err, bool ghost, int64_t sent,
-                              int64_t lease_ms)
+/* Applies the reply to the hold with that number, which may have ended. Without
+ * a reply in time the server may keep the lock longer than valid_until, so the
+ * hold is marked may_have_stale_copy. (A hold that ended before the reply was
+ * handled by hold.extends_in_flight.) */
+static dibs_err apply_extend_reply(struct dibs__lock_entry *entry,
+                                   uint64_t number, dibs_err err,
+                                   bool maybe_live_copy, int64_t sent,
+                                   int64_t lease_ms)
 {
-    bool answered = err == DIBS_OK || err == DIBS_ERR_NOT_OWNER;
+    bool has_reply = err == DIBS_OK || err == DIBS_ERR_NOT_OWNER;
 
     dibs__lock(&entry->mu);
     struct dibs__hold *h = dibs__hold_with_number(entry, number);
     int64_t now = dibs__now_ms();
     if (h)
         h->extends_in_flight--;
-    if (h && (!answered || ghost || dibs__hold_has_expired(h, now)))
+    if (h && (!has_reply || maybe_live_copy || dibs__hold_has_expired(h, now)))
         h->may_have_stale_copy = true;
-    if (answered && (!h || h->state == HOLD_ENDING))
-        err = DIBS_ERR_NOT_OWNER; /* it is given back, which is no loss */
+    if (has_reply && (!h || h->state == HOLD_ENDING))
+        err = DIBS_ERR_NOT_OWNER; /* released meanwhile: not a loss */
     else if (err == DIBS_ERR_NOT_OWNER)
         dibs__hold_lose(entry, h);
-    if (answered && h && h->state != HOLD_ENDING &&
+    if (has_reply && h && h->state != HOLD_ENDING &&
         dibs__hold_has_expired(h, now))
         err = DIBS_ERR_LOST;
     if (err == DIBS_OK)
@@ -330,9 +338,9 @@ static dibs_err extend_entered(dibs_lock *l, const dibs_lock_opts *o)
 {
     struct dibs__lock_entry *entry = l->entry;
     int64_t lease = lease_of(l, o), sent = 0;
-    uint64_t number = 0, wire = 0;
+    uint64_t number = 0, owner_id = 0;
     int64_t value = 0;
-    bool ghost;
+    bool maybe_live_copy;
     dibs_err err = DIBS_ERR_NOT_OWNER;
 
     dibs__lock(&entry->mu);
@@ -343,15 +351,15 @@ static dibs_err extend_entered(dibs_lock *l, const dibs_lock_opts *o)
     } else if (h && h->state != HOLD_ENDING) {
         h->extends_in_flight++;
         number = h->number;
-        wire = h->owner_id;
+        owner_id = h->owner_id;
         value = h->value;
         err = DIBS_OK;
     }
     dibs__unlock(&entry->mu);
     if (err != DIBS_OK)
         return err;
-    err = renew_one(l, wire, value, lease, &sent, &ghost);
-    return note_extended(entry, number, err, ghost, sent, lease);
+    err = renew_one(l, owner_id, value, lease, &sent, &maybe_live_copy);
+    return apply_extend_reply(entry, number, err, maybe_live_copy, sent, lease);
 }
 
 static dibs_err extend_hold(dibs_lock *l, const dibs_lock_opts *opts)

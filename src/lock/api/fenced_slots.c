@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * fenced_slots.c - locks that come with a number: fenced locks and slots.
+ * fenced_slots.c - handles on fenced locks and slots locks, and the token or
+ * slot of a hold.
  *
  * Thread  app.
- * Locks   line.mu, to look at a hold.
+ * Locks   entry.mu, to read a hold.
  *
- * What is said here about them goes without asking the server, but for how many
- * slots there shall be.
+ * The token or slot was in the server's reply to the acquire and is kept in
+ * hold.value; only dibs_slots_set sends a command.
  */
 #include "base/api_args.h"
 #include "lock/api/lock.h"
@@ -50,7 +51,7 @@ dibs_err dibs_slots_lock_new(dibs_client *c, const char *name, int64_t slots,
     return DIBS__API_CALL(slots_new(c, name, slots, out));
 }
 
-/* ---- how many slots ---------------------------------------------------- */
+/* ---- number of slots --------------------------------------------------- */
 
 static void slots_set_write(const struct dibs__request *r,
                             struct dibs__buf *out, bool whole)
@@ -94,11 +95,11 @@ dibs_err dibs_slots_set(dibs_lock *l, int64_t slots)
     return DIBS__API_CALL(slots_set(l, slots));
 }
 
-/* ---- the number of a hold ---------------------------------------------- */
+/* ---- token and slot ---------------------------------------------------- */
 
-static dibs_err hold_value(const dibs_lock *l,
-                           const struct dibs__lock_type *type, dibs_owner owner,
-                           int64_t *out)
+static dibs_err get_token_or_slot(const dibs_lock *l,
+                                  const struct dibs__lock_type *type,
+                                  dibs_owner owner, int64_t *out)
 {
     dibs_err err = DIBS_ERR_NOT_OWNER;
 
@@ -117,8 +118,8 @@ static dibs_err hold_value(const dibs_lock *l,
         dibs__hold_of(entry, owner ? owner : dibs__owner_thread());
     if (h && h->count > 0 && h->value == 0) {
         err = dibs__reason_set(DIBS_ERR_INVALID,
-                               "the hold was adopted, and the server does not "
-                               "know its number");
+                               "the hold was adopted, and the server did not "
+                               "return its token or slot");
     } else if (h && h->count > 0) {
         *out = h->value - (type == &dibs__type_slots ? 1 : 0);
         err = DIBS_OK;
@@ -129,10 +130,11 @@ static dibs_err hold_value(const dibs_lock *l,
 
 dibs_err dibs_lock_token(const dibs_lock *l, dibs_owner owner, int64_t *token)
 {
-    return DIBS__API_CALL(hold_value(l, &dibs__type_fenced, owner, token));
+    return DIBS__API_CALL(
+        get_token_or_slot(l, &dibs__type_fenced, owner, token));
 }
 
 dibs_err dibs_lock_slot(const dibs_lock *l, dibs_owner owner, int64_t *slot)
 {
-    return DIBS__API_CALL(hold_value(l, &dibs__type_slots, owner, slot));
+    return DIBS__API_CALL(get_token_or_slot(l, &dibs__type_slots, owner, slot));
 }

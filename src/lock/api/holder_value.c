@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * holder_value.c - a holder says something with its lock, and others read it.
+ * holder_value.c - dibs_lock_publish and dibs_lock_published: a text that the
+ * holder of a lock publishes and any client reads.
  *
- * Thread  app for the calls; io for what is sent again, and for answers.
- * Locks   line.mu, to look at a hold.
+ * Thread  app for the calls; io for repeated sends and for replies.
+ * Locks   entry.mu, to read and change a hold.
  *
- * On the server a string beside the lock: owner, number, text (value_set.lua).
- * A script writes it only if the owner holds the lock, for what is left of the
- * lease. A reader believes it only if its owner holds the lock when it is read
- * (value_get.lua). So a value whose removal got lost misleads nobody, and ends
- * by itself.
+ * The server keeps a string beside the lock: owner, number, text. A script
+ * writes it only if the owner holds the lock, with the remaining lease as TTL
+ * (value_set.lua). A reader ignores it unless its owner holds the lock at that
+ * moment (value_get.lua). So a value whose removal was lost is never read, and
+ * expires.
  *
- * How     The call that publishes is an operation on the hold, and the hold is
- *         busy until the answer: a release waits for it. From then on the row
- *         of the hold (holder_value_table.c) sends the value again whenever the
- * hold was renewed. That makes it last as long as the lock, and brings it back
- *         when a failover or a stranger took it away. When the hold is over,
- *         the row takes the value away.
+ * How     The publishing call is an operation on the hold, which is busy until
+ *         the reply: a release waits for it. Afterwards the hold's row
+ *         (holder_value_table.c) sends the value again after each renewal, so
+ *         that it lasts as long as the lock and is restored after a failover
+ *         or a deletion. When the hold ends, the row removes the value.
  *
- * Trouble No answer: the value is sent again with the next renewal. The hold is
- *         tainted, so its owner goes by another number after it, and a late
- *         copy finds no lock of that number. The server refuses it: it is not
- *         sent again. The owner does not hold the lock: it is lost.
+ * Limits  Without a reply the value is sent again at the next renewal; the hold
+ *         is marked may_have_stale_copy, so that its owner gets a new id after
+ *         it, and a late copy finds no lock of the old id. A value that the
+ *         server refuses is not sent again. If the owner does not hold the lock
+ *         on the server, the hold is lost.
  */
 #include "base/api_args.h"
 #include "base/mem.h"
@@ -29,33 +30,34 @@
 
 #include <string.h>
 
-#define WITHIN 2 /* command timeouts, for a call of the program */
+#define CALL_TIMEOUTS 2 /* command timeouts for one public call */
 
 /* ---- commands ---------------------------------------------------------- */
 
-static void owner_of_hold(struct dibs__buf *out,
-                          const struct dibs__lock_entry *entry, uint64_t wire)
+static void append_owner(struct dibs__buf *out,
+                         const struct dibs__lock_entry *entry,
+                         uint64_t owner_id)
 {
     char text[DIBS_OWNER_MAX];
 
-    dibs__buf_arg(out, text, dibs__owner_text(entry, wire, text));
+    dibs__buf_arg(out, text, dibs__owner_text(entry, owner_id, text));
 }
 
-static void value_key(struct dibs__buf *out,
-                      const struct dibs__lock_entry *entry)
+static void append_value_key(struct dibs__buf *out,
+                             const struct dibs__lock_entry *entry)
 {
     dibs__arg_write('Y', &(struct dibs__command_args){.entry = entry}, out);
 }
 
-static void set_write(const struct dibs__lock_entry *entry, uint64_t wire,
-                      const struct dibs__value *v, struct dibs__buf *out,
-                      bool whole)
+static void write_value_set(const struct dibs__lock_entry *entry,
+                            uint64_t owner_id, const struct dibs__value *v,
+                            struct dibs__buf *out, bool whole)
 {
     dibs__script_head(out, &dibs__script_value_set, whole, 2,
                       5 + dibs__publish_count(entry));
     dibs__buf_arg(out, entry->name, entry->name_len);
-    value_key(out, entry);
-    owner_of_hold(out, entry, wire);
+    append_value_key(out, entry);
+    append_owner(out, entry, owner_id);
     dibs__buf_arg_num(out, (int64_t)v->number);
     dibs__buf_arg(out, v->text, v->len);
     dibs__buf_arg_num(out, dibs__entry_client(entry)->lease_ms);
@@ -63,10 +65,10 @@ static void set_write(const struct dibs__lock_entry *entry, uint64_t wire,
     dibs__arg_write('*', &(struct dibs__command_args){.entry = entry}, out);
 }
 
-/* ---- answers ----------------------------------------------------------- */
+/* ---- replies ----------------------------------------------------------- */
 
-/* OK; LOST: its owner does not hold the lock; others as of the call. */
-static dibs_err read_set(dibs_err err, const struct dibs__reply *reply)
+/* Returns OK, LOST if the owner does not hold the lock, or err. */
+static dibs_err value_set_result(dibs_err err, const struct dibs__reply *reply)
 {
     if (err != DIBS_OK)
         return err;
@@ -75,78 +77,79 @@ static dibs_err read_set(dibs_err err, const struct dibs__reply *reply)
     return reply->num == 1 ? DIBS_OK : DIBS_ERR_LOST;
 }
 
-/* Would the same happen the next time? */
+/* Returns whether sending the value again would fail in the same way. */
 static bool is_refusal(dibs_err err)
 {
     return err == DIBS_ERR_AUTH || err == DIBS_ERR_WRONGTYPE ||
            err == DIBS_ERR_PROTOCOL;
 }
 
-/* What the answer means for the hold, which may be over by now. */
-static void hold_told(struct dibs__lock_entry *entry, struct dibs__hold *h,
-                      dibs_err err, bool ghost) REQUIRES(entry->mu)
+/* Applies the result of a send to the hold, which may have ended (NULL). */
+static void hold_apply_result(struct dibs__lock_entry *entry,
+                              struct dibs__hold *h, dibs_err err,
+                              bool maybe_live_copy) REQUIRES(entry->mu)
 {
     if (!h || h->state == HOLD_LOST || h->state == HOLD_ENDING)
         return;
-    h->may_have_stale_copy |= ghost || err == DIBS_ERR_UNKNOWN;
+    h->may_have_stale_copy |= maybe_live_copy || err == DIBS_ERR_UNKNOWN;
     if (is_refusal(err)) {
-        dibs__holder_value_forget(entry, h->number);
+        dibs__holder_value_discard(entry, h->number);
         h->has_value = false;
     }
     if (err == DIBS_ERR_LOST)
         dibs__hold_lose(entry, h);
 }
 
-/* ---- sent again, and taken away ---------------------------------------- */
+/* ---- repeated sends, and removal --------------------------------------- */
 
-static void row_step(struct dibs__holder_value *p);
+static void row_send_next(struct dibs__holder_value *p);
 
-static void row_answered(struct dibs__command *cmd, dibs_err err,
-                         const struct dibs__reply *reply)
+static void on_row_sent(struct dibs__command *cmd, dibs_err err,
+                        const struct dibs__reply *reply)
 {
-    struct dibs__holder_value *p =
-        DIBS_OF(cmd, struct dibs__holder_value, call);
-    struct dibs__lock_entry *entry = p->line;
+    struct dibs__holder_value *p = DIBS_OF(cmd, struct dibs__holder_value, cmd);
+    struct dibs__lock_entry *entry = p->entry;
 
-    err = read_set(err, reply);
+    err = value_set_result(err, reply);
     dibs__lock(&entry->mu);
-    hold_told(entry, dibs__hold_with_number(entry, p->hold), err,
-              cmd->maybe_live_copy);
+    hold_apply_result(entry, dibs__hold_with_number(entry, p->hold_number), err,
+                      cmd->maybe_live_copy);
     dibs__unlock(&entry->mu);
-    row_step(p);
+    row_send_next(p);
 }
 
-static void row_write(struct dibs__command *cmd, struct dibs__buf *out,
+static void write_row(struct dibs__command *cmd, struct dibs__buf *out,
                       bool whole)
 {
     const struct dibs__holder_value *p =
-        DIBS_OF(cmd, struct dibs__holder_value, call);
+        DIBS_OF(cmd, struct dibs__holder_value, cmd);
 
-    set_write(p->line, p->wire, p->value, out, whole);
+    write_value_set(p->entry, p->owner_id, p->value, out, whole);
 }
 
-static void drop_answered(struct dibs__command *cmd, dibs_err err,
-                          const struct dibs__reply *reply)
+static void on_row_removed(struct dibs__command *cmd, dibs_err err,
+                           const struct dibs__reply *reply)
 {
-    (void)err; /* what is left ends by itself */
+    (void)err; /* a value that was not removed expires */
     (void)reply;
-    row_step(DIBS_OF(cmd, struct dibs__holder_value, call));
+    row_send_next(DIBS_OF(cmd, struct dibs__holder_value, cmd));
 }
 
-static void drop_write(struct dibs__command *cmd, struct dibs__buf *out,
-                       bool whole)
+static void write_row_removal(struct dibs__command *cmd, struct dibs__buf *out,
+                              bool whole)
 {
     const struct dibs__holder_value *p =
-        DIBS_OF(cmd, struct dibs__holder_value, call);
+        DIBS_OF(cmd, struct dibs__holder_value, cmd);
 
     dibs__script_head(out, &dibs__script_value_drop, whole, 1, 2);
-    value_key(out, p->line);
-    owner_of_hold(out, p->line, p->wire);
+    append_value_key(out, p->entry);
+    append_owner(out, p->entry, p->owner_id);
     dibs__buf_arg_num(out, (int64_t)p->value->number);
 }
 
-/* The next thing to do with this row, if there is one. Thread: io. */
-static void row_step(struct dibs__holder_value *p)
+/* Sends the row's next command, if there is one, or frees the row. Thread:
+ * io. */
+static void row_send_next(struct dibs__holder_value *p)
 {
     enum dibs__holder_value_job job = dibs__holder_value_next(p);
 
@@ -154,24 +157,24 @@ static void row_step(struct dibs__holder_value *p)
         dibs__holder_value_free(p);
     if (job == JOB_FREE || job == JOB_NONE)
         return;
-    p->call.write = job == JOB_SEND ? row_write : drop_write;
-    p->call.done = job == JOB_SEND ? row_answered : drop_answered;
-    p->call.expects = 1u << REPLY_NUM;
-    dibs__entry_fill_command(p->line, &p->call, dibs__entry_timeout(p->line),
+    p->cmd.write = job == JOB_SEND ? write_row : write_row_removal;
+    p->cmd.done = job == JOB_SEND ? on_row_sent : on_row_removed;
+    p->cmd.expects = 1u << REPLY_NUM;
+    dibs__entry_fill_command(p->entry, &p->cmd, dibs__entry_timeout(p->entry),
                              0);
-    dibs__command_start(dibs__entry_route(p->line), &p->call);
+    dibs__command_start(dibs__entry_route(p->entry), &p->cmd);
 }
 
-static void row_posted(struct dibs__task *t)
+static void run_row_task(struct dibs__task *t)
 {
-    row_step(DIBS_OF(t, struct dibs__holder_value, step));
+    row_send_next(DIBS_OF(t, struct dibs__holder_value, step));
 }
 
 /* ---- publishing -------------------------------------------------------- */
 
 struct publishing {
     struct dibs__operation op;
-    struct dibs__value *value; /* ours; its number comes with the hold */
+    struct dibs__value *value; /* owned; numbered by dibs__holder_value_put */
 };
 
 static struct publishing *publishing_of(struct dibs__operation *op)
@@ -179,23 +182,24 @@ static struct publishing *publishing_of(struct dibs__operation *op)
     return DIBS_OF(op, struct publishing, op);
 }
 
-static void publishing_write(struct dibs__command *cmd, struct dibs__buf *out,
-                             bool whole)
+static void write_publish(struct dibs__command *cmd, struct dibs__buf *out,
+                          bool whole)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
 
-    set_write(op->entry, op->owner_id, publishing_of(op)->value, out, whole);
+    write_value_set(op->entry, op->owner_id, publishing_of(op)->value, out,
+                    whole);
 }
 
-static void publishing_answered(struct dibs__command *cmd, dibs_err err,
-                                const struct dibs__reply *reply)
+static void on_publish_reply(struct dibs__command *cmd, dibs_err err,
+                             const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
     struct dibs__lock_entry *entry = op->entry;
 
-    err = read_set(err, reply);
+    err = value_set_result(err, reply);
     dibs__lock(&entry->mu);
-    hold_told(entry, op->hold, err, cmd->maybe_live_copy);
+    hold_apply_result(entry, op->hold, err, cmd->maybe_live_copy);
     if (op->hold->state == HOLD_LOST)
         err = DIBS_ERR_LOST;
     dibs__unlock(&entry->mu);
@@ -203,11 +207,11 @@ static void publishing_answered(struct dibs__command *cmd, dibs_err err,
     dibs__op_end_busy(op, err);
 }
 
-enum plan { PLAN_SEND, PLAN_WAIT, PLAN_END };
+enum publish_plan { PLAN_SEND, PLAN_WAIT, PLAN_END };
 
-static enum plan plan_publish(struct dibs__lock_entry *entry,
-                              struct dibs__operation *op, dibs_err *err)
-    REQUIRES(entry->mu)
+static enum publish_plan publish_decide(struct dibs__lock_entry *entry,
+                                        struct dibs__operation *op,
+                                        dibs_err *err) REQUIRES(entry->mu)
 {
     struct dibs__value *v = publishing_of(op)->value;
     struct dibs__hold *h = dibs__hold_of(entry, op->owner);
@@ -227,7 +231,7 @@ static enum plan plan_publish(struct dibs__lock_entry *entry,
         return PLAN_END;
     *err = DIBS_ERR_NOMEM;
     if (!dibs__holder_value_put(entry, h->number, h->owner_id, v->text, v->len,
-                                row_posted, &v->number))
+                                run_row_task, &v->number))
         return PLAN_END;
     h->has_value = true;
     h->busy = true;
@@ -240,18 +244,17 @@ static enum plan plan_publish(struct dibs__lock_entry *entry,
 static void publishing_run(struct dibs__operation *op)
 {
     struct dibs__lock_entry *entry = op->entry;
-    bool direct = op->on_caller_thread;
+    bool on_caller_thread = op->on_caller_thread;
     dibs_err err;
 
-    op->on_caller_thread = false; /* if it waits, io goes on with it */
+    op->on_caller_thread = false; /* if it waits, io resumes it */
     dibs__lock(&entry->mu);
-    enum plan plan = plan_publish(entry, op, &err);
+    enum publish_plan plan = publish_decide(entry, op, &err);
     dibs__unlock(&entry->mu);
     if (plan == PLAN_SEND) {
-        op->on_caller_thread = direct;
-        dibs__op_send_own(op, publishing_write, 1u << REPLY_NUM,
-                          publishing_answered,
-                          WITHIN * dibs__entry_timeout(entry));
+        op->on_caller_thread = on_caller_thread;
+        dibs__op_send_own(op, write_publish, 1u << REPLY_NUM, on_publish_reply,
+                          CALL_TIMEOUTS * dibs__entry_timeout(entry));
     } else if (plan == PLAN_END) {
         dibs__free(publishing_of(op)->value);
         dibs__op_finish(op, err);
@@ -271,8 +274,8 @@ static dibs_err check_value(const dibs_lock *l, const char *value)
     else if (l->entry &&
              (l->entry->type->shared || l->entry->type->is_counting))
         dibs__reason_set(DIBS_ERR_INVALID,
-                         "many can hold this lock at once: there is no value "
-                         "with it");
+                         "this type of lock can have several holders: it has "
+                         "no value");
     else
         return DIBS_OK;
     return dibs__lock_report_invalid_arg(l);
@@ -348,7 +351,7 @@ dibs_err dibs_lock_publish(dibs_lock *l, dibs_owner owner, const char *value)
     return DIBS__API_CALL(publish_value(l, owner, value, NULL, NULL));
 }
 
-static dibs_err refuse_no_cb(const dibs_lock *l)
+static dibs_err publish_report_null_cb(const dibs_lock *l)
 {
     dibs__check_not_null("cb", NULL);
     return dibs__lock_report_invalid_arg(l);
@@ -358,7 +361,7 @@ dibs_err dibs_lock_publish_async(dibs_lock *l, dibs_owner owner,
                                  const char *value, dibs_cb cb, void *arg)
 {
     return DIBS__API_CALL(cb ? publish_value(l, owner, value, cb, arg)
-                             : refuse_no_cb(l));
+                             : publish_report_null_cb(l));
 }
 
 /* ---- reading ----------------------------------------------------------- */
@@ -375,7 +378,8 @@ static struct reading *reading_of(struct dibs__operation *op)
     return DIBS_OF(op, struct reading, op);
 }
 
-static void copy_cut(char *to, size_t size, const struct dibs__reply *from)
+static void copy_truncated(char *to, size_t size,
+                           const struct dibs__reply *from)
 {
     size_t len = from->len < size ? from->len : size - 1;
 
@@ -383,18 +387,18 @@ static void copy_cut(char *to, size_t size, const struct dibs__reply *from)
     to[len] = '\0';
 }
 
-static void reading_answered(struct dibs__command *cmd, dibs_err err,
-                             const struct dibs__reply *reply)
+static void on_read_reply(struct dibs__command *cmd, dibs_err err,
+                          const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
     struct reading *rd = reading_of(op);
 
     if (err == DIBS_OK && reply->len > 0) {
-        const struct dibs__reply *who = dibs__reply_text(reply, 0);
+        const struct dibs__reply *owner = dibs__reply_text(reply, 0);
         const struct dibs__reply *text = dibs__reply_text(reply, 1);
-        if (who && text) {
-            copy_cut(rd->owner, sizeof rd->owner, who);
-            copy_cut(rd->text, sizeof rd->text, text);
+        if (owner && text) {
+            copy_truncated(rd->owner, sizeof rd->owner, owner);
+            copy_truncated(rd->text, sizeof rd->text, text);
         } else {
             err = DIBS_ERR_PROTOCOL;
         }
@@ -402,29 +406,29 @@ static void reading_answered(struct dibs__command *cmd, dibs_err err,
     dibs__op_finish(op, err);
 }
 
-static void reading_write(struct dibs__command *cmd, struct dibs__buf *out,
-                          bool whole)
+static void write_read(struct dibs__command *cmd, struct dibs__buf *out,
+                       bool whole)
 {
     const struct dibs__lock_entry *entry =
         DIBS_OF(cmd, struct dibs__operation, command)->entry;
 
     dibs__script_head(out, &dibs__script_value_get, whole, 2, 0);
     dibs__buf_arg(out, entry->name, entry->name_len);
-    value_key(out, entry);
+    append_value_key(out, entry);
 }
 
 static void reading_run(struct dibs__operation *op)
 {
-    dibs__op_send_own(op, reading_write, 1u << REPLY_ARRAY, reading_answered,
-                      WITHIN * dibs__entry_timeout(op->entry));
+    dibs__op_send_own(op, write_read, 1u << REPLY_ARRAY, on_read_reply,
+                      CALL_TIMEOUTS * dibs__entry_timeout(op->entry));
 }
 
-static void reading_told(struct dibs__operation *op)
+static void call_read_cb(struct dibs__operation *op)
 {
     struct reading *rd = reading_of(op);
-    bool good = op->err == DIBS_OK;
+    bool ok = op->err == DIBS_OK;
 
-    rd->fn(op->err, good ? rd->owner : NULL, good ? rd->text : NULL, op->arg);
+    rd->fn(op->err, ok ? rd->owner : NULL, ok ? rd->text : NULL, op->arg);
 }
 
 static dibs_err enter_to_read(const dibs_lock *l)
@@ -472,7 +476,7 @@ static dibs_err reading_begin(dibs_lock *l, dibs_value_cb cb, void *arg)
     rd->fn = cb;
     rd->op.arg = arg;
     rd->op.custom_completion = true;
-    rd->op.complete = reading_told;
+    rd->op.complete = call_read_cb;
     rd->op.run = reading_run;
     dibs__op_begin(&rd->op);
     return DIBS_OK;
@@ -481,7 +485,7 @@ static dibs_err reading_begin(dibs_lock *l, dibs_value_cb cb, void *arg)
 static dibs_err value_read_async(dibs_lock *l, dibs_value_cb cb, void *arg)
 {
     if (!cb)
-        return refuse_no_cb(l);
+        return publish_report_null_cb(l);
     dibs_err err = enter_to_read(l);
     if (err != DIBS_OK)
         return err;

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * latch.c - closed until it was counted down to zero: Redisson's latch.
+ * latch.c - count-down latch: closed until counted down to 0 (Redisson's
+ * RCountDownLatch).
  *
- * On the server a number, of what is left; without it the latch is open. Beside
- * it is a hash of notes: which tickets have counted, the deadline, and in which
- * life of the latch, for it may be set again. The number and the channel are
- * Redisson's, the notes are ours.
+ * The server keeps the remaining count in a string; without it the latch is
+ * open. A hash beside it has the tickets that have counted, the deadline, and
+ * the generation of the latch, which increases each time it is set. The string
+ * and the channel are compatible with Redisson; the hash is used by dibs only.
  *
  * Thread  app; waits on io.
- * Locks   line.mu.
+ * Locks   entry.mu.
  *
- * How     Nothing is held. A call that waits lines up in the waiting machine
- *         (wait_queue.c). The first of the line asks for all that stood in it
- * when it asked; if the latch is open, all of these go. One that came later may
- *         have closed it itself meanwhile, so it is asked for anew.
+ * How     Nothing is held. A wait joins the entry's wait queue (wait_queue.c).
+ *         The head of the queue queries the latch for all waiters that are in
+ *         the queue when the query is sent (args.all); if it is open, all of
+ *         them finish. A waiter that joined later may itself have set the latch
+ *         again meanwhile, so it needs a query of its own.
  *
- * Trouble Only the server's answer counts; a message is a hint. Whatever is
- *         lost, the first asks again every two seconds or so.
+ * Limits  Only the server's reply counts; a message is a hint. If messages are
+ *         lost, the head queries again about every two seconds.
  */
 #include "base/api_args.h"
 #include "base/mem.h"
@@ -26,8 +28,8 @@
 #include <string.h>
 
 #define CHANNEL      "redisson_countdownlatch__channel__"
-#define NOTES        ":dibs_down"
-#define RETRY_MIN_MS 50
+#define HASH_SUFFIX  ":dibs_down"
+#define RETRY_MIN_MS 50 /* after a failed query */
 #define RETRY_MAX_MS 250
 
 struct dibs_latch {
@@ -36,14 +38,14 @@ struct dibs_latch {
 
 /* ---- commands ---------------------------------------------------------- */
 
-/* "{name}:dibs_down": in one slot with any name that has no closing brace. */
-void dibs__latch_notes(struct dibs__buf *out,
-                       const struct dibs__lock_entry *entry)
+/* "{name}:dibs_down": has the slot of any name without a closing brace. */
+void dibs__latch_hash_key(struct dibs__buf *out,
+                          const struct dibs__lock_entry *entry)
 {
-    dibs__buf_arg_open(out, entry->name_len + 2 + strlen(NOTES));
+    dibs__buf_arg_open(out, entry->name_len + 2 + strlen(HASH_SUFFIX));
     dibs__buf_text(out, "{");
     dibs__buf_add(out, entry->name, entry->name_len);
-    dibs__buf_text(out, "}" NOTES);
+    dibs__buf_text(out, "}" HASH_SUFFIX);
     dibs__buf_arg_close(out);
 }
 
@@ -51,7 +53,7 @@ static void latch_keys(const struct dibs__lock_entry *entry,
                        struct dibs__buf *out)
 {
     dibs__buf_arg(out, entry->name, entry->name_len);
-    dibs__latch_notes(out, entry);
+    dibs__latch_hash_key(out, entry);
 }
 
 static void latch_set_write(const struct dibs__request *r,
@@ -75,8 +77,8 @@ static void latch_down_write(const struct dibs__request *r,
     dibs__request_args(r, "c*", out);
 }
 
-static void write_latch_look(const struct dibs__command_args *args,
-                             struct dibs__buf *out, bool whole)
+static void write_latch_query(const struct dibs__command_args *args,
+                              struct dibs__buf *out, bool whole)
 {
     dibs__script_head(out, &dibs__script_latch_look, whole, 2,
                       1 + dibs__publish_count(args->entry));
@@ -88,7 +90,7 @@ static void write_latch_look(const struct dibs__command_args *args,
 static void latch_count_write(const struct dibs__request *r,
                               struct dibs__buf *out, bool whole)
 {
-    write_latch_look(&r->op.args, out, whole);
+    write_latch_query(&r->op.args, out, whole);
 }
 
 static dibs_err latch_set_read(struct dibs__request *r,
@@ -118,20 +120,20 @@ static dibs_err latch_count_read(struct dibs__request *r,
 
 /* ---- waiting ----------------------------------------------------------- */
 
-static struct dibs__operation *latch_op(const struct dibs__waiter *waiter)
+static struct dibs__operation *latch_op_of(const struct dibs__waiter *waiter)
 {
     return DIBS_OF(waiter, struct dibs__operation, waiter);
 }
 
-static struct dibs__lock_entry *latch_line(struct dibs__wait_queue *queue)
+static struct dibs__lock_entry *latch_entry_of(struct dibs__wait_queue *queue)
 {
     return DIBS_OF(queue, struct dibs__lock_entry, wait);
 }
 
-/* What the answer says: err OK: open, or TIMEOUT: its deadline has passed.
- * BUSY: it is closed, for so long at most. */
-static dibs_err read_look(dibs_err err, const struct dibs__reply *reply,
-                          int64_t *busy_ms)
+/* Returns OK if the latch is open, TIMEOUT if its deadline has passed, BUSY if
+ * it is closed, for *busy_ms at most. */
+static dibs_err read_latch_query(dibs_err err, const struct dibs__reply *reply,
+                                 int64_t *busy_ms)
 {
     int64_t left, passed;
 
@@ -150,15 +152,16 @@ static void finish_latch_wait(struct dibs__operation *op, dibs_err err,
                               bool passed)
 {
     if (passed) {
-        op->last_err = err; /* so that the reason stays */
+        op->last_err = err; /* keeps the reason */
         dibs__op_record_error_here(
             op, err, "'%.80s': the latch's deadline passed", op->entry->name);
     }
     dibs__op_finish(op, err);
 }
 
-/* Those that stood in the line when it was asked, but for this one. */
-static void take_asked(struct dibs__lock_entry *entry, struct dibs__list *out)
+/* Moves to `out` the parked waiters that were in the queue when the query was
+ * sent. */
+static void take_covered(struct dibs__lock_entry *entry, struct dibs__list *out)
     REQUIRES(entry->mu)
 {
     struct dibs__list *all = &entry->wait.waiters;
@@ -175,48 +178,48 @@ static void take_asked(struct dibs__lock_entry *entry, struct dibs__list *out)
     }
 }
 
-static bool is_worth_retry(dibs_err err, const struct dibs__reply *reply)
+static bool is_latch_retryable(dibs_err err, const struct dibs__reply *reply)
 {
     return err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN ||
            (err == DIBS_ERR_SERVER && !reply);
 }
 
-static void latch_answered(struct dibs__command *cmd, dibs_err err,
-                           const struct dibs__reply *reply)
+static void on_latch_wait_reply(struct dibs__command *cmd, dibs_err err,
+                                const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
     struct dibs__lock_entry *entry = op->entry;
-    struct dibs__list open;
+    struct dibs__list covered;
     int64_t busy_ms = 0;
-    bool stays = false;
+    bool parked = false;
 
-    dibs__list_init(&open);
-    err = read_look(err, reply, &busy_ms);
+    dibs__list_init(&covered);
+    err = read_latch_query(err, reply, &busy_ms);
     dibs__lock(&entry->mu);
     op->last_err = DIBS_OK;
     if (err == DIBS_ERR_BUSY) {
-        stays = dibs__wait_queue_park(&entry->wait, &op->waiter,
-                                      dibs__retry_delay_default(entry, busy_ms),
-                                      cmd->sent_ms);
-    } else if (is_worth_retry(err, reply)) {
+        parked = dibs__wait_queue_park(
+            &entry->wait, &op->waiter,
+            dibs__retry_delay_default(entry, busy_ms), cmd->sent_ms);
+    } else if (is_latch_retryable(err, reply)) {
         op->last_err = err;
-        stays = dibs__wait_queue_park(
+        parked = dibs__wait_queue_park(
             &entry->wait, &op->waiter,
             dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS), 0);
     } else if (err == DIBS_OK || err == DIBS_ERR_TIMEOUT) {
-        take_asked(entry, &open);
+        take_covered(entry, &covered);
     }
-    if (!stays) {
+    if (!parked) {
         dibs__wait_queue_leave(&entry->wait, &op->waiter);
-        dibs__wait_queue_wake_head(
-            &entry->wait); /* for those that came later */
+        /* for waiters that joined after the query */
+        dibs__wait_queue_wake_head(&entry->wait);
     }
     dibs__unlock(&entry->mu);
-    if (stays)
+    if (parked)
         return;
     bool passed = err == DIBS_ERR_TIMEOUT;
     finish_latch_wait(op, err == DIBS_ERR_BUSY ? DIBS_ERR_NOMEM : err, passed);
-    for (struct dibs__list *l; (l = dibs__list_pop(&open));)
+    for (struct dibs__list *l; (l = dibs__list_pop(&covered));)
         finish_latch_wait(DIBS_OF(l, struct dibs__operation, waiter.link), err,
                           passed);
 }
@@ -224,13 +227,13 @@ static void latch_answered(struct dibs__command *cmd, dibs_err err,
 static void latch_wait_write(struct dibs__command *cmd, struct dibs__buf *out,
                              bool whole)
 {
-    write_latch_look(&DIBS_OF(cmd, struct dibs__operation, command)->args, out,
-                     whole);
+    write_latch_query(&DIBS_OF(cmd, struct dibs__operation, command)->args, out,
+                      whole);
 }
 
-/* The question is for all that are in the line now. */
-static bool latch_may_ask(struct dibs__wait_queue *queue,
-                          struct dibs__waiter *waiter)
+/* Marks all waiters in the queue as covered by the query that follows. */
+static bool latch_may_query(struct dibs__wait_queue *queue,
+                            struct dibs__waiter *waiter)
 {
     dibs__assert_held(queue->mu);
     if (waiter->state != WAITER_PARKED)
@@ -242,17 +245,17 @@ static bool latch_may_ask(struct dibs__wait_queue *queue,
     return true;
 }
 
-static void latch_ask(struct dibs__waiter *waiter)
+static void latch_query(struct dibs__waiter *waiter)
 {
-    struct dibs__operation *op = latch_op(waiter);
+    struct dibs__operation *op = latch_op_of(waiter);
 
-    dibs__op_send_own(op, latch_wait_write, 1u << REPLY_ARRAY, latch_answered,
-                      dibs__entry_timeout(op->entry));
+    dibs__op_send_own(op, latch_wait_write, 1u << REPLY_ARRAY,
+                      on_latch_wait_reply, dibs__entry_timeout(op->entry));
 }
 
 static void latch_end(struct dibs__waiter *waiter, dibs_err err)
 {
-    struct dibs__operation *op = latch_op(waiter);
+    struct dibs__operation *op = latch_op_of(waiter);
 
     dibs__op_finish(op, err == DIBS_ERR_TIMEOUT && op->last_err ? op->last_err
                                                                 : err);
@@ -260,26 +263,26 @@ static void latch_end(struct dibs__waiter *waiter, dibs_err err)
 
 static void latch_ref(struct dibs__wait_queue *queue)
 {
-    dibs__entry_ref(latch_line(queue));
+    dibs__entry_ref(latch_entry_of(queue));
 }
 
 static void latch_unref(struct dibs__wait_queue *queue)
 {
-    dibs__entry_unref(latch_line(queue));
+    dibs__entry_unref(latch_entry_of(queue));
 }
 
 static const struct dibs__wait_queue_ops latch_waits = {
     .info = dibs__entry_wait_info,
     .subscribe = dibs__entry_wait_subscribe,
-    .may_retry = latch_may_ask,
-    .retry = latch_ask,
+    .may_retry = latch_may_query,
+    .retry = latch_query,
     .end = latch_end,
     .ref = latch_ref,
     .unref = latch_unref,
 };
 
-/* No verbs: nothing is taken, and nothing given back. */
-static const struct dibs__lock_type kind_latch = {
+/* Without lock commands: a latch is not acquired or released. */
+static const struct dibs__lock_type latch_type = {
     .id = TYPE_LATCH,
     .layout = LAYOUT_LATCH,
     .channel = CHANNEL,
@@ -293,10 +296,10 @@ static void latch_wait_run(struct dibs__operation *op)
 {
     struct dibs__lock_entry *entry = op->entry;
     struct dibs__wait_queue *queue = &entry->wait;
-    bool asks = false, direct = op->on_caller_thread;
+    bool queries = false, on_caller_thread = op->on_caller_thread;
     dibs_err err = DIBS_OK;
 
-    op->on_caller_thread = false; /* if it waits, io goes on with it */
+    op->on_caller_thread = false; /* if it waits, io resumes it */
     dibs__lock(&entry->mu);
     bool first = dibs__list_empty(&queue->waiters);
     if (atomic_load(&entry->manager->closing)) {
@@ -305,21 +308,21 @@ static void latch_wait_run(struct dibs__operation *op)
         err = DIBS_ERR_NOMEM;
     } else {
         dibs__wait_queue_join(queue, &op->waiter, !first);
-        asks = first && latch_may_ask(queue, &op->waiter);
+        queries = first && latch_may_query(queue, &op->waiter);
     }
     dibs__unlock(&entry->mu);
     if (err != DIBS_OK) {
         dibs__op_finish(op, err);
-    } else if (asks) {
-        op->on_caller_thread = direct;
-        latch_ask(&op->waiter);
+    } else if (queries) {
+        op->on_caller_thread = on_caller_thread;
+        latch_query(&op->waiter);
     }
 }
 
 /* ---- public ------------------------------------------------------------ */
 
-/* Its channel has the name in braces always, so a brace in the name spoils the
- * slot. */
+/* The channel always has the name in braces. A closing brace in the name would
+ * end the hash tag early, and the channel would be in another slot. */
 static dibs_err check_latch_name(dibs_client *c, const char *name)
 {
     if (!c || !c->cluster || !name || !strchr(name, '}'))
@@ -340,7 +343,7 @@ static dibs_err latch_new(dibs_client *c, const char *name, dibs_latch **out)
     if (check_latch_name(c, name) != DIBS_OK)
         return DIBS_ERR_INVALID;
     dibs_err err =
-        dibs__lock_new(c, &kind_latch, name, dibs__name_length(name), &l);
+        dibs__lock_new(c, &latch_type, name, dibs__name_length(name), &l);
     if (err != DIBS_OK)
         return err;
     dibs_latch *latch = dibs__malloc(sizeof *latch);
@@ -366,7 +369,7 @@ void dibs_latch_free(dibs_latch *l)
     dibs__free(l);
 }
 
-static dibs_err latch_refuse(const dibs_latch *l)
+static dibs_err latch_report_invalid(const dibs_latch *l)
 {
     return l ? dibs__lock_report_invalid_arg(l->l) : DIBS_ERR_INVALID;
 }
@@ -378,12 +381,12 @@ static dibs_err take_latch_opts(const dibs_latch *l, const dibs_latch_opts *in,
         dibs__struct_take(&dibs__struct_latch_opts, in, o) ||
         dibs__check_time("wait_ms", o->wait_ms) ||
         dibs__check_time("deadline_ms", o->deadline_ms))
-        return latch_refuse(l);
+        return latch_report_invalid(l);
     if (o->ticket && (!*o->ticket ||
                       strnlen(o->ticket, DIBS_NAME_MAX + 1) > DIBS_NAME_MAX)) {
         dibs__reason_set(DIBS_ERR_INVALID, "the ticket must have 1 to %d bytes",
                          DIBS_NAME_MAX);
-        return latch_refuse(l);
+        return latch_report_invalid(l);
     }
     return DIBS_OK;
 }
@@ -401,7 +404,7 @@ static dibs_err latch_set(dibs_latch *l, int64_t count,
         dibs__reason_set(DIBS_ERR_INVALID,
                          "count is %lld, it must be 0 to %lld",
                          (long long)count, (long long)DIBS_MS_MAX);
-        return latch_refuse(l);
+        return latch_report_invalid(l);
     }
     r.within_ms = o.deadline_ms;
     dibs_err err = dibs__request_run(l->l, &r, NULL, NULL);
@@ -438,17 +441,17 @@ dibs_err dibs_latch_count_down(dibs_latch *l, const dibs_latch_opts *opts,
     return DIBS__API_CALL(latch_down(l, opts, left, NULL, NULL));
 }
 
-static dibs_err refuse_latch_cb(const dibs_latch *l)
+static dibs_err latch_report_null_cb(const dibs_latch *l)
 {
     dibs__check_not_null("cb", NULL);
-    return latch_refuse(l);
+    return latch_report_invalid(l);
 }
 
 dibs_err dibs_latch_count_down_async(dibs_latch *l, const dibs_latch_opts *opts,
                                      dibs_cb cb, void *arg)
 {
     return DIBS__API_CALL(cb ? latch_down(l, opts, NULL, cb, arg)
-                             : refuse_latch_cb(l));
+                             : latch_report_null_cb(l));
 }
 
 static dibs_err latch_count(dibs_latch *l, int64_t *left)
@@ -457,7 +460,7 @@ static dibs_err latch_count(dibs_latch *l, int64_t *left)
                               .read = latch_count_read};
 
     if (dibs__check_not_null("latch", l) || dibs__check_not_null("left", left))
-        return latch_refuse(l);
+        return latch_report_invalid(l);
     dibs_err err = dibs__request_run(l->l, &r, NULL, NULL);
     if (err == DIBS_OK)
         *left = r.result[0];
@@ -503,9 +506,9 @@ static dibs_err latch_wait_async(dibs_latch *l, const dibs_latch_opts *o,
     return DIBS_OK;
 }
 
-/* Inside a callback it must not wait: what it waits for may be told by a
- * callback that waits for this one. */
-static dibs_err latch_wait_inside(dibs_latch *l)
+/* Inside a callback it queries once and returns DEADLOCK instead of waiting: a
+ * callback that runs after this one may have to count down. */
+static dibs_err latch_wait_in_callback(dibs_latch *l)
 {
     int64_t left;
     dibs_err err = latch_count(l, &left);
@@ -527,7 +530,7 @@ static dibs_err latch_wait(dibs_latch *l, const dibs_latch_opts *opts,
     if (cb)
         err = latch_wait_async(l, &o, cb, arg);
     else if (dibs__callbacks_inside(&c->callbacks))
-        err = latch_wait_inside(l);
+        err = latch_wait_in_callback(l);
     else
         err = latch_wait_sync(l, &o);
     dibs__client_leave(c);
@@ -543,5 +546,5 @@ dibs_err dibs_latch_wait_async(dibs_latch *l, const dibs_latch_opts *opts,
                                dibs_cb cb, void *arg)
 {
     return DIBS__API_CALL(cb ? latch_wait(l, opts, cb, arg)
-                             : refuse_latch_cb(l));
+                             : latch_report_null_cb(l));
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * lock.c - handles on one lock, and their operations.
+ * lock.c - handles on one lock, and their table of operations.
  *
  * Thread  app.
- * Locks   line.mu to cancel, and to look at a hold.
+ * Locks   entry.mu, to cancel an operation and to read a hold.
  *
- * A sync call is the async one plus a wait. It runs on its caller's thread as
- * far as it can; only what cannot be done at once goes to io. A thread cannot
- * be canceled while it is in here: its operation lives on its stack.
+ * A sync call runs the same operation as the async call and then waits for it.
+ * It runs on the caller's thread as far as possible; only what must wait goes
+ * to the io thread. Thread cancellation is disabled meanwhile, since the
+ * operation is on the caller's stack.
  */
 #include "lock/api/lock.h"
 
@@ -16,8 +17,9 @@
 
 #include <string.h>
 
-#define REPLICAS_MS   1000
-#define REPLICAS_PART 10 /* of the lease, at most */
+#define REPLICAS_MS            1000 /* default replicas_timeout_ms, at most */
+#define REPLICAS_LEASE_DIVISOR 10   /* the lease divided by this */
+#define RELEASE_TIMEOUTS       2    /* command timeouts, default of wait_ms */
 
 static const struct dibs__lock_ops one_lock_ops;
 
@@ -76,7 +78,6 @@ dibs_err dibs__lock_new(dibs_client *c, const struct dibs__lock_type *type,
     return err;
 }
 
-/* A name that is too long need not be read to its end. */
 size_t dibs__name_length(const char *name)
 {
     return name ? strnlen(name, DIBS_NAME_MAX + 1) : 0;
@@ -118,20 +119,21 @@ dibs_err dibs_write_lock_new(dibs_client *c, const char *name, dibs_lock **out)
                                          dibs__name_length(name), out));
 }
 
-static bool is_foreign(const dibs_lock *l)
+static bool is_forked_copy(const dibs_lock *l)
 {
     return dibs__client_is_forked_copy(l->c);
 }
 
-static bool is_inside_callback(const dibs_lock *l)
+static bool is_in_callback(const dibs_lock *l)
 {
     return dibs__callbacks_inside(&l->c->callbacks);
 }
 
-/* In a child after fork the line is the parent's, as is its client. */
+/* In a child after fork the entry and the client belong to the parent: only the
+ * handle is freed. */
 static void lock_free(dibs_lock *l)
 {
-    if (!is_foreign(l)) {
+    if (!is_forked_copy(l)) {
         dibs__entry_unref(l->entry);
         dibs__client_unref(l->c);
     }
@@ -141,26 +143,27 @@ static void lock_free(dibs_lock *l)
 struct dibs__local_state dibs__entry_local_state(struct dibs__lock_entry *entry,
                                                  dibs_owner owner, int64_t now)
 {
-    struct dibs__local_state k = {.state = DIBS_NOT_HELD};
+    struct dibs__local_state local = {.state = DIBS_NOT_HELD};
 
     dibs__lock(&entry->mu);
     struct dibs__hold *h = dibs__hold_of(entry, owner);
     if (h && (h->count == 0 || h->state == HOLD_ENDING)) {
-        /* Given back: the server is being told, or will be. Others may have it
-         * by now. */
+        /* Released: the release is in flight or will be sent, and another
+         * client may hold the lock by now. */
     } else if (h && dibs__hold_has_expired(h, now)) {
-        k.state = DIBS_LOST;
+        local.state = DIBS_LOST;
     } else if (h) {
-        k.state = h->state == HOLD_SUSPECT ? DIBS_SUSPECT : DIBS_HELD;
-        k.valid_ms = h->valid_until - now;
-        k.holds = h->count;
-        k.owner_id = h->owner_id;
+        local.state = h->state == HOLD_SUSPECT ? DIBS_SUSPECT : DIBS_HELD;
+        local.valid_ms = h->valid_until - now;
+        local.holds = h->count;
+        local.owner_id = h->owner_id;
     }
     dibs__unlock(&entry->mu);
-    return k;
+    return local;
 }
 
-static struct dibs__local_state lock_known(const dibs_lock *l, dibs_owner owner)
+static struct dibs__local_state lock_local_state(const dibs_lock *l,
+                                                 dibs_owner owner)
 {
     return dibs__entry_local_state(l->entry, owner, dibs__now_ms());
 }
@@ -178,12 +181,12 @@ dibs_err dibs__op_wait(struct dibs__operation *op)
 {
     struct dibs__lock_entry *entry = op->entry;
 
-    dibs__entry_ref(entry); /* the handle's may go while we wait */
+    dibs__entry_ref(entry); /* the handle may be freed meanwhile */
     sem_init(&op->done, 0, 0);
     op->on_caller_thread = true;
     dibs__op_begin(op);
     while (sem_wait(&op->done) != 0)
-        ; /* a signal */
+        ; /* EINTR */
     sem_destroy(&op->done);
     dibs__op_set_error_text(op);
     dibs__entry_unref(entry);
@@ -211,8 +214,9 @@ void dibs__op_discard(struct dibs__operation *op)
     dibs__free(op);
 }
 
-/* So that telling of a loss cannot fail later. */
-static dibs_err promise_note(struct dibs__operation *op,
+/* Allocates the loss notification now, so that reporting a loss cannot fail for
+ * lack of memory. */
+static dibs_err prepare_loss(struct dibs__operation *op,
                              const dibs_lock_opts *o)
 {
     struct dibs__lock_entry *entry = op->entry;
@@ -223,13 +227,13 @@ static dibs_err promise_note(struct dibs__operation *op,
         dibs__callbacks_ensure_thread(&dibs__entry_client(entry)->callbacks);
     if (err != DIBS_OK)
         return err;
-    dibs_lock_opts mine = *o;
-    mine.owner = op->owner;
+    dibs_lock_opts with_owner = *o;
+    with_owner.owner = op->owner;
     struct dibs__loss_listener *loss = dibs__loss_set_name(
-        dibs__loss_new(entry, &mine, 1, 1), entry->name, entry->name_len);
+        dibs__loss_new(entry, &with_owner, 1, 1), entry->name, entry->name_len);
     if (!loss)
         return DIBS_ERR_NOMEM;
-    (void)dibs__loss_arm(loss, NULL); /* nothing is lost yet */
+    (void)dibs__loss_arm(loss, NULL); /* cannot fail: nothing is lost yet */
     op->notification = dibs__loss_notification_new(loss, 0);
     dibs__loss_unref(loss);
     return op->notification ? DIBS_OK : DIBS_ERR_NOMEM;
@@ -241,7 +245,8 @@ static void set_owner(struct dibs__operation *op, dibs_owner owner)
     op->owner_id = dibs__owner_wire(op->entry->manager, op->owner);
 }
 
-/* Their time is taken off the lease, so it is a part of it. */
+/* Waiting for replicas uses up part of the lease, so its timeout is at most
+ * half of it. */
 static void set_replicas(struct dibs__operation *op, const dibs_lock_opts *o)
 {
     int64_t ms = o->replicas_timeout_ms, lease = op->args.lease_ms;
@@ -254,7 +259,7 @@ static void set_replicas(struct dibs__operation *op, const dibs_lock_opts *o)
         return;
     op->command.replicas_ms =
         ms ? dibs__min(ms, lease / 2)
-           : dibs__min(REPLICAS_MS, lease / REPLICAS_PART);
+           : dibs__min(REPLICAS_MS, lease / REPLICAS_LEASE_DIVISOR);
 }
 
 dibs_err dibs__acquire_fill(struct dibs__operation *op, const dibs_lock_opts *o,
@@ -278,7 +283,7 @@ dibs_err dibs__acquire_fill(struct dibs__operation *op, const dibs_lock_opts *o,
     int64_t limit = trying ? timeout : o->wait_ms, now_us = dibs__now_us();
     op->waiter.deadline = limit ? dibs__add(now_us / 1000, limit) : INT64_MAX;
     op->args.begun_at = dibs__coarse_time_of(now_us);
-    return promise_note(op, o);
+    return prepare_loss(op, o);
 }
 
 dibs_err dibs__release_fill(struct dibs__operation *op, const dibs_lock_opts *o,
@@ -290,13 +295,13 @@ dibs_err dibs__release_fill(struct dibs__operation *op, const dibs_lock_opts *o,
     set_owner(op, o->owner);
     op->run = dibs__release_run;
     op->args.hold_off_ms = o->leave ? DETACH : o->keep_ms;
-    op->waiter.deadline =
-        dibs__add(dibs__now_ms(), o->wait_ms ? o->wait_ms : 2 * timeout);
+    op->waiter.deadline = dibs__add(
+        dibs__now_ms(), o->wait_ms ? o->wait_ms : RELEASE_TIMEOUTS * timeout);
     return DIBS_OK;
 }
 
-void dibs__release_settle_closed(struct dibs__lock_entry *entry,
-                                 dibs_owner owner)
+void dibs__release_suppress_losses(struct dibs__lock_entry *entry,
+                                   dibs_owner owner)
 {
     dibs__no_cancel();
     dibs__lock(&entry->mu);
@@ -308,16 +313,16 @@ void dibs__release_settle_closed(struct dibs__lock_entry *entry,
     dibs__cancel_again();
 }
 
-/* Counts the caller in. One that releases after the client has begun to close
- * finds nothing to give back. */
+/* Enters the client. A release after the client has begun to close returns
+ * CLOSED: the close releases the holds. */
 static dibs_err enter_to_run(dibs_lock *l, const dibs_lock_opts *o,
                              bool releasing)
 {
     dibs_err err = dibs__client_enter(l->c);
 
     if (err == DIBS_ERR_CLOSED && releasing)
-        dibs__release_settle_closed(l->entry,
-                                    o->owner ? o->owner : dibs__owner_thread());
+        dibs__release_suppress_losses(
+            l->entry, o->owner ? o->owner : dibs__owner_thread());
     return err;
 }
 
@@ -366,7 +371,7 @@ static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *o, fill_fn *fill,
     return err;
 }
 
-/* ---- the table --------------------------------------------------------- */
+/* ---- table of operations ----------------------------------------------- */
 
 static dibs_err lock_acquire(dibs_lock *l, const dibs_lock_opts *o, bool trying,
                              dibs_cb fn, void *arg)
@@ -401,8 +406,8 @@ static const struct dibs__lock_ops one_lock_ops = {
     .acquire = lock_acquire,
     .release = lock_release,
     .cancel = lock_cancel,
-    .local_state = lock_known,
-    .is_forked_copy = is_foreign,
-    .in_callback = is_inside_callback,
+    .local_state = lock_local_state,
+    .is_forked_copy = is_forked_copy,
+    .in_callback = is_in_callback,
     .free = lock_free,
 };

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * lock.h - a handle on a lock, and the parts that public calls share.
+ * lock.h - lock handles, and what the public calls on them share.
  *
- * A handle is one lock (lock.c) or several locks held as one, which a layer
- * above makes. The public calls are in lock_api.c; they reach either one
- * through the handle's table of operations.
+ * Words
+ *   handle     dibs_lock: what a program creates and frees. It is one lock
+ *              (lock.c) or a group of locks (src/group). The public calls
+ *              (lock_api.c) check their arguments and call the handle's table
+ *              of operations, dibs__lock_ops.
+ *   entry      dibs__lock_entry: one name and type of lock in one client. All
+ *              handles with that name and type share it.
+ *   operation  dibs__operation: one acquire, release or request in flight. Of a
+ *              sync call it is on the caller's stack; of an async call it is
+ *              allocated and has a reference to the entry.
  */
 #ifndef DIBS_LOCK_API_LOCK_H
 #define DIBS_LOCK_API_LOCK_H
@@ -12,15 +19,15 @@
 #include "lock/core/lock_manager.h"
 #include "lock/core/operation.h"
 
-/* What is known of an owner's hold without asking the server. */
+/* State of an owner's hold by the client's clock, without asking the server. */
 struct dibs__local_state {
     dibs_state state;
-    int64_t valid_ms, holds;
-    uint64_t owner_id; /* of one lock: the owner's number on the server */
+    int64_t valid_ms, holds; /* as dibs_lock_valid_ms, dibs_lock_holds */
+    uint64_t owner_id;       /* of one lock: the owner's id on the server */
 };
 
-/* Operations on a handle. Arguments are checked. In a child after fork only
- * foreign and free are called. o: an owner of 0 is the thread. */
+/* Operations of a handle. Arguments were checked. In a child after fork only
+ * is_forked_copy and free are called. An owner of 0 in `o` is the thread. */
 struct dibs__lock_ops {
     /* fn NULL: waits for the result. */
     dibs_err (*acquire)(dibs_lock *l, const dibs_lock_opts *o, bool trying,
@@ -30,80 +37,83 @@ struct dibs__lock_ops {
     dibs_err (*cancel)(dibs_lock *l, dibs_owner owner);
     struct dibs__local_state (*local_state)(const dibs_lock *l,
                                             dibs_owner owner);
-    /* One of its members, see dibs_lock_members. NULL: it has none. */
+    /* dibs_lock_members. NULL: the handle has no members. */
     dibs_err (*member)(dibs_lock *l, size_t index, dibs_owner owner,
                        dibs_member *out);
-    bool (*in_callback)(
-        const dibs_lock *l); /* this thread runs its callbacks */
-    bool (*is_forked_copy)(const dibs_lock *l); /* this is a child after fork */
+    /* Returns whether this thread runs a callback of the handle's client. */
+    bool (*in_callback)(const dibs_lock *l);
+    /* Returns whether this process is a child that inherited the handle. */
+    bool (*is_forked_copy)(const dibs_lock *l);
     void (*free)(dibs_lock *l);
-    const char *no_name; /* why calls about one name fail; NULL: they do not */
+    const char *no_name; /* error text of calls that need one name; NULL: the
+                            handle has one name */
 };
 
 struct dibs_lock {
     const struct dibs__lock_ops *ops;
-    dibs_client *c; /* hears of refused arguments; ops say whether with
-                       a reference */
-    struct dibs__lock_entry
-        *entry; /* with a reference; NULL if it has no_name */
+    dibs_client *c; /* logs invalid arguments; with a reference if the handle
+                       is one lock */
+    struct dibs__lock_entry *entry; /* with a reference; NULL if no_name */
 };
 
 /* ---- lock_api.c ---------------------------------------------------------- */
 
-/* Every public call about one name that needs the server: checks, then counts
- * the caller in. OK: dibs__client_leave must follow. */
+/* Checks that the handle has one name and enters its client. If it returns OK,
+ * the caller must call dibs__client_leave. Thread: app. */
 dibs_err dibs__lock_enter(const dibs_lock *l);
 
-/* An argument was refused, and the reason set: tells the lock's client, too. l
- * may be NULL. Returns INVALID. */
+/* Logs this thread's reason (dibs__reason_set) as an event of the lock's
+ * client; l may be NULL. Returns INVALID. */
 dibs_err dibs__lock_report_invalid_arg(const dibs_lock *l);
 
-/* The options as given, or the defaults for NULL. INVALID with a reason, which
- * the lock's client is told; FORKED. */
+/* Copies the options, or the defaults for NULL. Returns INVALID, with a reason
+ * that was logged, or FORKED. */
 dibs_err dibs__lock_opts_take(const dibs_lock *l, const dibs_lock_opts *in,
                               dibs_lock_opts *o);
 
-/* A handle for a lock of this kind; checks all its arguments. */
+/* Checks its arguments and creates a handle on a lock of that type. */
 dibs_err dibs__lock_new(dibs_client *c, const struct dibs__lock_type *type,
                         const void *name, size_t len, dibs_lock **out);
-/* How long a name is; one that is too long is as good as any other. */
+/* Returns strlen(name), at most DIBS_NAME_MAX + 1; 0 for NULL. */
 size_t dibs__name_length(const char *name);
 
-/* ---- lock_info.c ------------------------------------------------------------
- */
+/* ---- lock_info.c --------------------------------------------------------- */
 
-/* One look at the lock by the library itself: no callback of the user, no
- * thread that waits. looked comes once, where the answer does, unless this
- * fails (NOMEM); why: the reason in words, or "". Thread: io. */
+/* Queries the lock without running a user's callback or blocking a thread.
+ * Unless it returns NOMEM, it calls `done` once, when the reply has arrived.
+ * why: the reason of an error, or "". Thread: io. */
 typedef void dibs__lock_inspected(dibs_err err, const dibs_lock_info *info,
                                   const char *why, void *arg);
-dibs_err dibs__lock_inspect(dibs_lock *l, dibs__lock_inspected *looked,
+dibs_err dibs__lock_inspect(dibs_lock *l, dibs__lock_inspected *done,
                             void *arg);
 
 /* ---- lock.c ------------------------------------------------------------ */
 
-/* What this owner has here by our own clock: a hold whose time is over is lost,
- * whether or not anybody has noticed yet. Thread: any. */
+/* Returns the state of this owner's hold at `now`. A hold that has expired by
+ * the client's clock is LOST even before the expiry was processed. Thread:
+ * any. */
 struct dibs__local_state dibs__entry_local_state(struct dibs__lock_entry *entry,
                                                  dibs_owner owner, int64_t now);
 
-/* What the options say, into an operation that has its line. Thread: any. */
+/* Fill an operation whose entry is set from the options. Thread: any. */
 dibs_err dibs__acquire_fill(struct dibs__operation *op, const dibs_lock_opts *o,
                             bool trying);
 dibs_err dibs__release_fill(struct dibs__operation *op, const dibs_lock_opts *o,
                             bool trying);
-/* The client is closing and gives back all there is. An owner that releases on
- * top of that hears of no loss any more. 0: it may have been any of them. */
-void dibs__release_settle_closed(struct dibs__lock_entry *entry,
-                                 dibs_owner owner);
+/* For a release while the client closes and releases all holds itself: on_lost
+ * of this owner (0: of all owners) is not called any more, and does not run any
+ * more, when this returns. Thread: app. */
+void dibs__release_suppress_losses(struct dibs__lock_entry *entry,
+                                   dibs_owner owner);
 
-/* A sync operation on the caller's stack: filled in, run, waited for. */
+/* A sync operation on the caller's stack: init, fill, wait. dibs__op_wait runs
+ * it and returns its result. */
 void dibs__op_init(struct dibs__operation *op, dibs_lock *l);
 dibs_err dibs__op_wait(struct dibs__operation *op);
-/* An async one, of this size (an op comes first in it). It has a reference to
- * its line. NULL: out of memory. */
+/* Returns an async operation with a reference to its entry; NULL: out of
+ * memory. size: that of a struct whose first member is the operation. */
 void *dibs__op_new(dibs_lock *l, size_t size);
-/* One that was not begun. */
+/* Frees an async operation that was not begun. */
 void dibs__op_discard(struct dibs__operation *op);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * lock_api.c - the public calls that take, keep and give back, on any handle.
+ * lock_api.c - the public calls that acquire, query and release any handle.
  *
  * Thread  app.
  * Locks   none.
  *
- * Arguments and options are checked here. The work is done by the operations of
- * the handle: those of one lock (lock.c), or of several (src/group).
+ * Arguments and options are checked here; the handle's table of operations does
+ * the rest: that of one lock (lock.c) or of a group (src/group).
  */
 #include "lock/api/lock.h"
 
@@ -22,7 +22,7 @@ dibs_err dibs__lock_report_invalid_arg(const dibs_lock *l)
     return l ? dibs__client_report_invalid_arg(l->c) : DIBS_ERR_INVALID;
 }
 
-/* A call about one name: the handle must have one. */
+/* A group has no name of its own. */
 static dibs_err check_one_name(const dibs_lock *l)
 {
     if (!l->ops->no_name)
@@ -96,14 +96,15 @@ static dibs_err release_handle(dibs_lock *l, const dibs_lock_opts *opts,
     return err ? err : l->ops->release(l, &o, fn, arg);
 }
 
-/* Inside a callback it must not wait: the end of the wait may be told by a
- * callback that cannot run before this one returns. */
+/* Inside a callback an acquire tries once and returns DEADLOCK instead of BUSY:
+ * the lock may be released by a callback that runs after this one. */
 static dibs_err acquire_waiting(dibs_lock *l, const dibs_lock_opts *opts)
 {
-    bool inside = l && !l->ops->is_forked_copy(l) && l->ops->in_callback(l);
-    dibs_err err = acquire_handle(l, opts, inside, NULL, NULL);
+    bool in_callback =
+        l && !l->ops->is_forked_copy(l) && l->ops->in_callback(l);
+    dibs_err err = acquire_handle(l, opts, in_callback, NULL, NULL);
 
-    return inside && err == DIBS_ERR_BUSY ? DIBS_ERR_DEADLOCK : err;
+    return in_callback && err == DIBS_ERR_BUSY ? DIBS_ERR_DEADLOCK : err;
 }
 
 dibs_err dibs_lock_acquire(dibs_lock *l, const dibs_lock_opts *opts)
@@ -121,7 +122,7 @@ dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts)
     return DIBS__API_CALL(release_handle(l, opts, NULL, NULL));
 }
 
-static dibs_err refuse_cb(const dibs_lock *l)
+static dibs_err report_null_cb(const dibs_lock *l)
 {
     dibs__check_not_null("cb", NULL);
     return dibs__lock_report_invalid_arg(l);
@@ -131,20 +132,21 @@ dibs_err dibs_lock_acquire_async(dibs_lock *l, const dibs_lock_opts *opts,
                                  dibs_cb cb, void *arg)
 {
     return DIBS__API_CALL(cb ? acquire_handle(l, opts, false, cb, arg)
-                             : refuse_cb(l));
+                             : report_null_cb(l));
 }
 
 dibs_err dibs_lock_try_async(dibs_lock *l, const dibs_lock_opts *opts,
                              dibs_cb cb, void *arg)
 {
     return DIBS__API_CALL(cb ? acquire_handle(l, opts, true, cb, arg)
-                             : refuse_cb(l));
+                             : report_null_cb(l));
 }
 
 dibs_err dibs_lock_release_async(dibs_lock *l, const dibs_lock_opts *opts,
                                  dibs_cb cb, void *arg)
 {
-    return DIBS__API_CALL(cb ? release_handle(l, opts, cb, arg) : refuse_cb(l));
+    return DIBS__API_CALL(cb ? release_handle(l, opts, cb, arg)
+                             : report_null_cb(l));
 }
 
 static dibs_err cancel_handle(dibs_lock *l, dibs_owner owner)
@@ -167,10 +169,10 @@ void dibs_lock_free(dibs_lock *l)
         l->ops->free(l);
 }
 
-/* ---- what is known without asking -------------------------------------- */
+/* ---- local state ------------------------------------------------------- */
 
-static struct dibs__local_state handle_known(const dibs_lock *l,
-                                             dibs_owner owner)
+static struct dibs__local_state handle_local_state(const dibs_lock *l,
+                                                   dibs_owner owner)
 {
     if (!l || l->ops->is_forked_copy(l))
         return (struct dibs__local_state){.state = DIBS_NOT_HELD};
@@ -179,17 +181,17 @@ static struct dibs__local_state handle_known(const dibs_lock *l,
 
 dibs_state dibs_lock_state(const dibs_lock *l, dibs_owner owner)
 {
-    return handle_known(l, owner).state;
+    return handle_local_state(l, owner).state;
 }
 
 int64_t dibs_lock_valid_ms(const dibs_lock *l, dibs_owner owner)
 {
-    return handle_known(l, owner).valid_ms;
+    return handle_local_state(l, owner).valid_ms;
 }
 
 int64_t dibs_lock_holds(const dibs_lock *l, dibs_owner owner)
 {
-    return handle_known(l, owner).holds;
+    return handle_local_state(l, owner).holds;
 }
 
 static dibs_err get_owner_text(const dibs_lock *l, dibs_owner owner, char *buf,
@@ -203,12 +205,12 @@ static dibs_err get_owner_text(const dibs_lock *l, dibs_owner owner, char *buf,
         return DIBS_ERR_INVALID;
     if (l->ops->is_forked_copy(l))
         return DIBS_ERR_FORKED;
-    struct dibs__local_state k = handle_known(l, owner);
-    if (k.state == DIBS_LOST)
+    struct dibs__local_state held = handle_local_state(l, owner);
+    if (held.state == DIBS_LOST)
         return DIBS_ERR_LOST;
-    if (k.state == DIBS_NOT_HELD)
+    if (held.state == DIBS_NOT_HELD)
         return DIBS_ERR_NOT_OWNER;
-    size_t len = dibs__owner_text(l->entry, k.owner_id, text);
+    size_t len = dibs__owner_text(l->entry, held.owner_id, text);
     if (len >= size) {
         dibs__reason_set(DIBS_ERR_INVALID,
                          "size is %zu, the owner has %zu bytes with its NUL",

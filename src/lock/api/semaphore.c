@@ -3,15 +3,18 @@
  * semaphore.c - permits without owners: Redisson's semaphore.
  *
  * Thread  app.
- * Locks   line.mu, to find what a release gives back.
+ * Locks   entry.mu, to find the hold that a release ends.
  *
- * How     An acquire is that of a lock of a kind of its own (type_semaphore.c),
- *         by an owner that is made for this call: so it waits, is renewed, is
- *         lost and is taken back as any lock. A release finds one of these
- *         holds by how many permits it has. All else is a request.
+ * How     Each acquire is the acquire of a lock type of its own
+ *         (type_semaphore.c) by a new owner, so it waits, is renewed, is lost
+ *         and is reaped like any lock. A release has no owner: it ends the
+ *         oldest hold with that number of permits. All other calls are requests
+ *         (inspect/request.h).
  *
- * Trouble What is counted is counted once, however often it is sent: an acquire
- *         and a release by the book, the others by a guard that has the answer.
+ * Limits  Each command must count once, however often it is sent. Acquire and
+ *         release record the owner in a sorted set; the requests keep their
+ *         result under a key of their own (guard), which a repeated send
+ *         returns.
  */
 #include "base/api_args.h"
 #include "base/mem.h"
@@ -21,7 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GUARD "dibs_req:"
+#define GUARD             "dibs_req:" /* key of a request's kept result */
+#define PERMIT_DIGITS_MAX 10
 
 struct dibs_semaphore {
     dibs_lock *l;
@@ -66,17 +70,17 @@ void dibs_semaphore_free(dibs_semaphore *s)
 
 /* ---- options ----------------------------------------------------------- */
 
-static dibs_err check_permits(int64_t permits, int64_t least)
+static dibs_err check_permits(int64_t permits, int64_t min)
 {
-    if (permits >= least && permits <= DIBS_PERMITS_MAX)
+    if (permits >= min && permits <= DIBS_PERMITS_MAX)
         return DIBS_OK;
     return dibs__reason_set(
         DIBS_ERR_INVALID, "permits is %lld, it must be %lld to %lld",
-        (long long)permits, (long long)least, (long long)DIBS_PERMITS_MAX);
+        (long long)permits, (long long)min, (long long)DIBS_PERMITS_MAX);
 }
 
-/* What the options say, as those of a lock, and how many permits. OK, or
- * INVALID with a reason, which is told. */
+/* Converts the options to those of a lock and the number of permits. Returns
+ * OK, or INVALID with a reason that was logged. */
 static dibs_err take_semaphore_opts(const dibs_semaphore *s,
                                     const dibs_semaphore_opts *in,
                                     dibs_lock_opts *o, int64_t *permits)
@@ -99,18 +103,18 @@ static dibs_err take_semaphore_opts(const dibs_semaphore *s,
     return DIBS_OK;
 }
 
-/* ---- taking and giving back -------------------------------------------- */
+/* ---- acquire and release ----------------------------------------------- */
 
 typedef dibs_err semaphore_filler(struct dibs__operation *op,
                                   const dibs_lock_opts *o, bool trying);
 
-/* What a call of these does. */
+/* Arguments of one acquire or release. */
 struct semaphore_call {
     dibs_lock_opts o;
     semaphore_filler *fill;
     int64_t permits;
     bool trying;
-    dibs_cb cb; /* NULL: it waits */
+    dibs_cb cb; /* NULL: a sync call */
     void *arg;
 };
 
@@ -156,7 +160,7 @@ static dibs_err semaphore_async(dibs_lock *l, const struct semaphore_call *sc)
     return DIBS_OK;
 }
 
-/* The caller has entered. */
+/* The caller has entered the client. */
 static dibs_err semaphore_begin(dibs_lock *l, const struct semaphore_call *sc)
 {
     return sc->cb ? semaphore_async(l, sc) : semaphore_sync(l, sc);
@@ -174,7 +178,7 @@ static dibs_err semaphore_run(dibs_lock *l, const struct semaphore_call *sc)
     return err;
 }
 
-/* Inside a callback it must not wait, as for a lock. */
+/* Inside a callback it tries once, like dibs_lock_acquire (lock_api.c). */
 static dibs_err semaphore_acquire(dibs_semaphore *s,
                                   const dibs_semaphore_opts *opts, bool trying,
                                   dibs_cb cb, void *arg)
@@ -184,18 +188,20 @@ static dibs_err semaphore_acquire(dibs_semaphore *s,
 
     if (take_semaphore_opts(s, opts, &sc.o, &sc.permits) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    bool inside = !cb && !trying && !dibs__client_is_forked_copy(s->l->c) &&
-                  dibs__callbacks_inside(&s->l->c->callbacks);
-    sc.trying |= inside;
+    bool in_callback = !cb && !trying &&
+                       !dibs__client_is_forked_copy(s->l->c) &&
+                       dibs__callbacks_inside(&s->l->c->callbacks);
+    sc.trying |= in_callback;
     sc.o.owner = dibs__owner_number();
     dibs_err err = semaphore_run(s->l, &sc);
-    return inside && err == DIBS_ERR_BUSY ? DIBS_ERR_DEADLOCK : err;
+    return in_callback && err == DIBS_ERR_BUSY ? DIBS_ERR_DEADLOCK : err;
 }
 
-/* The oldest acquire that has so many, and that no other release has picked; 0:
- * there is none. text: its owner as the server knows it. */
-static dibs_owner pick_hold(struct dibs__lock_entry *entry, int64_t permits,
-                            char text[DIBS_OWNER_MAX])
+/* Claims the oldest hold with that number of permits that no other release has
+ * claimed. Returns its owner and fills text with the owner's name on the
+ * server; 0: there is none. */
+static dibs_owner claim_hold(struct dibs__lock_entry *entry, int64_t permits,
+                             char text[DIBS_OWNER_MAX])
 {
     struct dibs__hold *h = NULL;
     dibs_owner owner = 0;
@@ -212,9 +218,9 @@ static dibs_owner pick_hold(struct dibs__lock_entry *entry, int64_t permits,
     return owner;
 }
 
-/* The release did not begin, or is over: what it picked is there for another
- * one, if it is there at all. */
-static void unpick_hold(struct dibs__lock_entry *entry, dibs_owner owner)
+/* The release failed: the hold, if it still exists, is available to another
+ * release. */
+static void unclaim_hold(struct dibs__lock_entry *entry, dibs_owner owner)
 {
     dibs__lock(&entry->mu);
     struct dibs__hold *h = dibs__hold_of(entry, owner);
@@ -223,38 +229,39 @@ static void unpick_hold(struct dibs__lock_entry *entry, dibs_owner owner)
     dibs__unlock(&entry->mu);
 }
 
-/* Nothing was picked. If the client has begun to close since, the close may
- * have taken it. */
-static dibs_err nothing_picked(struct dibs__lock_entry *entry)
+/* Returns the error of a release that found no hold: if the client has begun to
+ * close meanwhile, the close may have released it. */
+static dibs_err no_hold_error(struct dibs__lock_entry *entry)
 {
     if (!atomic_load(&entry->manager->closing))
         return DIBS_ERR_NOT_OWNER;
-    dibs__release_settle_closed(entry, 0);
+    dibs__release_suppress_losses(entry, 0);
     return DIBS_ERR_CLOSED;
 }
 
-/* text: not NULL, then it is left, and this is its owner. */
-static dibs_err semaphore_give(dibs_semaphore *s, struct semaphore_call *sc,
-                               char text[DIBS_OWNER_MAX])
+/* Releases a hold. text: unless NULL, the hold is detached (left on the server)
+ * instead, and text is filled with its owner. */
+static dibs_err release_or_detach(dibs_semaphore *s, struct semaphore_call *sc,
+                                  char text[DIBS_OWNER_MAX])
 {
     char unused[DIBS_OWNER_MAX];
     struct dibs__lock_entry *entry = s->l->entry;
     dibs_err err = dibs__lock_enter(s->l);
 
-    /* It stays picked, the next release takes another one. What was lost is
-     * out of the line by now, and nobody can tell who had how many. */
+    /* The hold stays claimed, so that the next release takes another. A lost
+     * hold has left the entry; its number of permits is not known any more. */
     if (err == DIBS_ERR_CLOSED)
-        dibs__release_settle_closed(entry,
-                                    pick_hold(entry, sc->permits, unused));
+        dibs__release_suppress_losses(entry,
+                                      claim_hold(entry, sc->permits, unused));
     if (err != DIBS_OK)
         return err;
     dibs_client *c = s->l->c;
     dibs__entry_ref(entry); /* a callback may free the handle meanwhile */
     sc->o.leave = text != NULL;
-    sc->o.owner = pick_hold(entry, sc->permits, text ? text : unused);
-    err = sc->o.owner ? semaphore_begin(s->l, sc) : nothing_picked(entry);
+    sc->o.owner = claim_hold(entry, sc->permits, text ? text : unused);
+    err = sc->o.owner ? semaphore_begin(s->l, sc) : no_hold_error(entry);
     if (sc->o.owner && err != DIBS_OK)
-        unpick_hold(entry, sc->o.owner);
+        unclaim_hold(entry, sc->o.owner);
     dibs__entry_unref(entry);
     dibs__client_leave(c);
     return err;
@@ -269,10 +276,10 @@ static dibs_err semaphore_release(dibs_semaphore *s,
 
     if (take_semaphore_opts(s, opts, &sc.o, &sc.permits) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    return semaphore_give(s, &sc, NULL);
+    return release_or_detach(s, &sc, NULL);
 }
 
-static dibs_err refuse_semaphore_cb(const dibs_semaphore *s)
+static dibs_err semaphore_report_null_cb(const dibs_semaphore *s)
 {
     dibs__check_not_null("cb", NULL);
     return s ? dibs__lock_report_invalid_arg(s->l) : DIBS_ERR_INVALID;
@@ -300,7 +307,7 @@ dibs_err dibs_semaphore_acquire_async(dibs_semaphore *s,
                                       dibs_cb cb, void *arg)
 {
     return DIBS__API_CALL(cb ? semaphore_acquire(s, opts, false, cb, arg)
-                             : refuse_semaphore_cb(s));
+                             : semaphore_report_null_cb(s));
 }
 
 dibs_err dibs_semaphore_try_async(dibs_semaphore *s,
@@ -308,7 +315,7 @@ dibs_err dibs_semaphore_try_async(dibs_semaphore *s,
                                   void *arg)
 {
     return DIBS__API_CALL(cb ? semaphore_acquire(s, opts, true, cb, arg)
-                             : refuse_semaphore_cb(s));
+                             : semaphore_report_null_cb(s));
 }
 
 dibs_err dibs_semaphore_release_async(dibs_semaphore *s,
@@ -316,12 +323,12 @@ dibs_err dibs_semaphore_release_async(dibs_semaphore *s,
                                       dibs_cb cb, void *arg)
 {
     return DIBS__API_CALL(cb ? semaphore_release(s, opts, cb, arg)
-                             : refuse_semaphore_cb(s));
+                             : semaphore_report_null_cb(s));
 }
 
-/* ---- leaving and adopting ---------------------------------------------- */
+/* ---- leave and adopt --------------------------------------------------- */
 
-/* "permits:uuid:number", as the book has it. */
+/* buf: "permits:uuid:number", as the server's sorted set has it. */
 static dibs_err semaphore_leave(dibs_semaphore *s,
                                 const dibs_semaphore_opts *opts, char *buf,
                                 size_t size)
@@ -336,7 +343,7 @@ static dibs_err semaphore_leave(dibs_semaphore *s,
                          DIBS_OWNER_MAX);
         return dibs__lock_report_invalid_arg(s->l);
     }
-    dibs_err err = semaphore_give(s, &sc, owner);
+    dibs_err err = release_or_detach(s, &sc, owner);
     if (err == DIBS_OK)
         snprintf(buf, size, "%lld:%.140s", (long long)sc.permits, owner);
     return err;
@@ -355,7 +362,8 @@ static bool parse_permits(const char *text, struct dibs__owner_name *name,
     size_t len = text ? strnlen(text, DIBS_OWNER_MAX) : 0;
     size_t digits = text ? strspn(text, "0123456789") : 0;
 
-    if (digits == 0 || digits > 10 || text[0] == '0' || text[digits] != ':')
+    if (digits == 0 || digits > PERMIT_DIGITS_MAX || text[0] == '0' ||
+        text[digits] != ':')
         return false;
     *permits = dibs__parse_number(text, text + digits);
     return *permits <= DIBS_PERMITS_MAX &&
@@ -369,11 +377,11 @@ static dibs_err semaphore_adopt(dibs_semaphore *s, const char *text,
     struct dibs__owner_name name;
     dibs_lock_opts o;
     dibs_owner owner;
-    int64_t many;
+    int64_t count;
 
-    if (take_semaphore_opts(s, opts, &o, &many) != DIBS_OK)
+    if (take_semaphore_opts(s, opts, &o, &count) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    if (!parse_permits(text, &name, &many)) {
+    if (!parse_permits(text, &name, &count)) {
         dibs__reason_set(DIBS_ERR_INVALID,
                          "text is '%.160s', it must be what "
                          "dibs_semaphore_leave gave",
@@ -384,10 +392,10 @@ static dibs_err semaphore_adopt(dibs_semaphore *s, const char *text,
     if (err != DIBS_OK)
         return err;
     dibs_client *c = s->l->c;
-    err = dibs__adopt_named(s->l, &name, &o, many, &owner);
+    err = dibs__adopt_named(s->l, &name, &o, count, &owner);
     dibs__client_leave(c);
     if (err == DIBS_OK && permits)
-        *permits = many;
+        *permits = count;
     return err;
 }
 
@@ -434,14 +442,14 @@ static void semaphore_drain_write(const struct dibs__request *r,
     dibs__request_args(r, "*", out);
 }
 
-static void semaphore_look_write(const struct dibs__request *r,
+static void semaphore_info_write(const struct dibs__request *r,
                                  struct dibs__buf *out, bool whole)
 {
     dibs__request_head(r, &dibs__script_semaphore_info, 2, 1, out, whole);
     dibs__request_args(r, "ndc*", out);
 }
 
-/* The answer that the guard keeps, a number as text. */
+/* The result of a guarded request: a number as text. */
 static dibs_err guard_read(struct dibs__request *r,
                            const struct dibs__reply *reply)
 {
@@ -451,16 +459,16 @@ static dibs_err guard_read(struct dibs__request *r,
     return DIBS_OK;
 }
 
-static dibs_err semaphore_look_read(struct dibs__request *r,
+static dibs_err semaphore_info_read(struct dibs__request *r,
                                     const struct dibs__reply *reply)
 {
     return dibs__reply_num(reply, 1, &r->result[0]) ? DIBS_OK
                                                     : DIBS_ERR_PROTOCOL;
 }
 
-/* out: where the result goes, or NULL. */
-static dibs_err ask_semaphore(dibs_semaphore *s, struct dibs__request *r,
-                              int64_t *out)
+/* Runs a request. out: gets its result; or NULL. */
+static dibs_err semaphore_run_request(dibs_semaphore *s,
+                                      struct dibs__request *r, int64_t *out)
 {
     if (dibs__check_not_null("semaphore", s) != DIBS_OK)
         return DIBS_ERR_INVALID;
@@ -478,7 +486,7 @@ static dibs_err semaphore_set(dibs_semaphore *s, int64_t permits, bool *was_set)
 
     if (check_permits(permits, 0) != DIBS_OK)
         return s ? dibs__lock_report_invalid_arg(s->l) : DIBS_ERR_INVALID;
-    dibs_err err = ask_semaphore(s, &r, &done);
+    dibs_err err = semaphore_run_request(s, &r, &done);
     if (err == DIBS_OK && was_set)
         *was_set = done == 1;
     return err;
@@ -491,12 +499,12 @@ dibs_err dibs_semaphore_set(dibs_semaphore *s, int64_t permits, bool *was_set)
 
 static dibs_err semaphore_available(dibs_semaphore *s, int64_t *available)
 {
-    struct dibs__request r = {.write = semaphore_look_write,
-                              .read = semaphore_look_read};
+    struct dibs__request r = {.write = semaphore_info_write,
+                              .read = semaphore_info_read};
 
     if (dibs__check_not_null("available", available) != DIBS_OK)
         return s ? dibs__lock_report_invalid_arg(s->l) : DIBS_ERR_INVALID;
-    return ask_semaphore(s, &r, available);
+    return semaphore_run_request(s, &r, available);
 }
 
 dibs_err dibs_semaphore_available(dibs_semaphore *s, int64_t *available)
@@ -512,7 +520,7 @@ static dibs_err semaphore_add(dibs_semaphore *s, int64_t permits,
 
     if (check_permits(permits, -DIBS_PERMITS_MAX) != DIBS_OK)
         return s ? dibs__lock_report_invalid_arg(s->l) : DIBS_ERR_INVALID;
-    return ask_semaphore(s, &r, available);
+    return semaphore_run_request(s, &r, available);
 }
 
 dibs_err dibs_semaphore_add(dibs_semaphore *s, int64_t permits,
@@ -526,5 +534,5 @@ dibs_err dibs_semaphore_drain(dibs_semaphore *s, int64_t *drained)
     struct dibs__request r = {.write = semaphore_drain_write,
                               .read = guard_read};
 
-    return DIBS__API_CALL(ask_semaphore(s, &r, drained));
+    return DIBS__API_CALL(semaphore_run_request(s, &r, drained));
 }

@@ -1,43 +1,44 @@
 /* SPDX-License-Identifier: MIT
  *
- * watch.c - dibs_lock_watch: tells who has a lock whenever that changes.
+ * watch.c - dibs_lock_watch: reports each change of a lock's holder.
  *
- * Thread  io looks; start and stop on any thread; the user is told where
- *         callbacks run.
- * Locks   one mutex of its own, for the watches of the process: a leaf, never
- *         held while anything else is done. Changes of holders are rare.
+ * Thread  io queries the lock; start and stop on any thread; the user's
+ *         callback on the callback thread.
+ * Locks   one static mutex for all watches of the process. It is a leaf: no
+ *         other mutex is locked while it is held. Changes of holders are rare,
+ *         so one mutex suffices.
  *
- * How     A watch listens to the lock's channel and looks at the lock: when it
- *         begins, when a message came, when the subscription was made anew,
- *         when the lease that it saw is over, and every every_ms. A take sends
- *         no message, and often follows a release at once. So after a message
- *         or a change the pauses begin at PAUSE_MIN_MS and double. Two looks
- *         are never closer than that, whatever is published. A holder that
- *         publishes another value sends a message, too (value_set.lua).
+ * How     A watch subscribes to the lock's channel and queries the lock: when
+ *         it starts, after a message, after a resubscription, when the lease
+ *         that it saw has expired, and every every_ms. An acquire publishes no
+ *         message and often follows a release at once; so after a message or a
+ *         change the pauses start again at PAUSE_MIN_MS and double. Two queries
+ *         are never closer than that, however many messages arrive. A holder
+ *         that publishes a new value sends a message, too (value_set.lua).
  *
- *         What a look finds is the news. If it differs from the news before, a
- *         callback is pushed, unless one is on its way: the user gets the last
- *         news. So a slow callback costs no memory.
+ *         The result of a query is a snapshot. If it differs from the snapshot
+ *         before, a callback is queued unless one is queued already; it
+ *         reports the latest snapshot. So a slow callback uses no more memory.
  *
- * Memory  Counted references: of the user, until stop; of io, until the watch
- *         has ended there; of each task, look and callback that is on its way.
- *         Only the user's has one to the client: a client does not end before
- *         io's part has.
+ * Memory  References: the user's, until stop; io's, until the watch has ended;
+ *         one for each task, query and callback in flight. The client reference
+ *         belongs to the user's; io's needs none, since a client is not freed
+ *         before its shutdown hooks have run.
  *
- * Trouble A look that fails is news, too: nobody knows who has the lock. The
- *         watch goes on. Stop waits for a callback that runs on another thread;
- *         two callbacks that stop each other's watch do not wait.
+ * Limits  A failed query is a snapshot, too: the holder is unknown. The watch
+ *         goes on. Stop waits for a callback that runs on another thread; two
+ *         callbacks that stop each other's watch do not wait (deadlock).
  *
- * States of io's part
+ * States of the io part
  *
- *   state   what can happen                              next state
- *   NEW     io picks it up: it listens, and looks        PAUSES
- *           stop, or the client closes                   ENDED
- *   PAUSES  timer; message: the timer is set earlier     ASKS
- *           stop, or the client closes                   ENDED
- *   ASKS    answer, or no memory to ask                  PAUSES
- *           stop, or the client closes                   ENDED
- *   ENDED   an answer that comes now is dropped          -
+ *   state    event                                       next state
+ *   NEW      the start task runs                         PAUSED
+ *            stop, or the client closes                  ENDED
+ *   PAUSED   the timer fires (a message sets it earlier) QUERYING
+ *            stop, or the client closes                  ENDED
+ *   QUERYING reply, or out of memory                     PAUSED
+ *            stop, or the client closes                  ENDED
+ *   ENDED    a late reply is dropped                     -
  */
 #include "lock/api/lock.h"
 
@@ -49,58 +50,60 @@
 #include <stdio.h>
 #include <string.h>
 
-#define EVERY_MS     1000
-#define EVERY_MIN_MS 100
-#define PAUSE_MIN_MS 50  /* no two looks are closer */
-#define LEASE_MIN_MS 250 /* nor those at the ends of leases */
-#define CALLED_MS    20  /* after a message, at most: a waiter takes it */
-#define AFTER_END_MS 5   /* behind the end of a lease */
+#define EVERY_MS             1000 /* default of every_ms */
+#define EVERY_MIN_MS         100
+#define PAUSE_MIN_MS         50  /* between two queries */
+#define LEASE_PAUSE_MIN_MS   250 /* between two queries at the end of leases */
+#define MESSAGE_DELAY_MAX_MS 20  /* after a message: a waiter acquires first */
+#define AFTER_LEASE_MS       5   /* after the end of a lease */
 
-enum watch_state { WATCH_NEW, WATCH_PAUSES, WATCH_ASKS, WATCH_ENDED };
+enum watch_state { WATCH_NEW, WATCH_PAUSED, WATCH_QUERYING, WATCH_ENDED };
 
-/* What is known of the lock. */
-struct news {
+/* Result of one query. */
+struct snapshot {
     dibs_err err;
     dibs_lock_info info; /* if err is OK */
 };
 
-/* A thread that may run a callback, and what it waits for meanwhile. */
-struct teller {
-    struct dibs_watch *waits_for; /* mu */
+/* A thread that runs a watch callback. */
+struct callback_thread {
+    struct dibs_watch *stopping; /* mu: watch whose callback it waits for */
 };
 
 struct dibs_watch {
     atomic_int refs;
-    dibs_lock handle; /* const after init; its line has a reference until io's
-                         part ends, its client until stop */
-    struct dibs__lock_manager *locks; /* const after init, down to values */
+    dibs_lock handle; /* const after init; with a reference to its entry until
+                         the io part ends, and to its client until stop */
+    struct dibs__lock_manager *manager; /* const after init, as are the next
+                                           four */
     dibs_watch_cb fn;
     void *arg;
     int64_t every_ms;
-    bool values; /* a value that changes is news, too */
-    struct dibs__task start, stop;
-    struct dibs__shutdown_hook work;
+    bool values; /* a new published value is a change, too */
+    struct dibs__task start_task, stop_task;
+    struct dibs__shutdown_hook shutdown_hook;
 
-    enum watch_state state; /* io only, down to pause_ms */
+    enum watch_state state; /* io only, as are the next five */
     struct dibs__subscription sub;
     struct dibs__timer timer;
-    bool called;        /* a message came since the last look began */
-    int64_t not_before; /* no look before this time */
-    int64_t pause_ms;   /* the last one; it grows */
+    bool has_message;   /* a message arrived since the last query was sent */
+    int64_t not_before; /* no query before this time */
+    int64_t pause_ms;   /* the last pause, before randomization */
 
     struct dibs__callback cb;
-    struct news news;           /* mu: the last that io found */
-    struct news told;           /* mu: the last that the user was told */
-    bool has_news, has_told;    /* mu */
-    char why[DIBS__REASON_MAX]; /* mu: of the news, in words */
-    bool queued;                /* mu: cb is on its way */
-    bool stopped;               /* mu: the user is not to be told */
-    struct teller *teller;      /* mu: the callback runs there */
+    struct snapshot latest;     /* mu: of the last query */
+    struct snapshot reported;   /* mu: last passed to the callback */
+    bool has_latest;            /* mu */
+    bool has_reported;          /* mu */
+    char why[DIBS__REASON_MAX]; /* mu: reason of latest.err */
+    bool queued;                /* mu: cb is in the callback queue */
+    bool stopped;               /* mu: the callback must not be called */
+    struct callback_thread *running_on; /* mu: runs the callback; or NULL */
 };
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
-static _Thread_local struct teller me;
+static pthread_cond_t callback_ended = PTHREAD_COND_INITIALIZER;
+static _Thread_local struct callback_thread this_thread;
 
 static void watch_ref(struct dibs_watch *w)
 {
@@ -113,10 +116,10 @@ static void watch_unref(struct dibs_watch *w)
         dibs__free(w);
 }
 
-/* ---- telling ----------------------------------------------------------- */
+/* ---- callbacks --------------------------------------------------------- */
 
-static bool same_news(const struct dibs_watch *w, const struct news *a,
-                      const struct news *b)
+static bool is_same_snapshot(const struct dibs_watch *w,
+                             const struct snapshot *a, const struct snapshot *b)
 {
     if (a->err != DIBS_OK || b->err != DIBS_OK)
         return a->err == b->err;
@@ -126,50 +129,53 @@ static bool same_news(const struct dibs_watch *w, const struct news *a,
            (!w->values || a->info.published == b->info.published);
 }
 
-static void tell_news(struct dibs_watch *w, const struct news *n,
-                      const char *why)
+static void watch_call_user(struct dibs_watch *w, const struct snapshot *snap,
+                            const char *why)
 {
-    DIBS__API_CALL(n->err == DIBS_OK ? DIBS_OK
-                                     : dibs__reason_set(n->err, "%s", why));
-    w->fn(n->err, n->err == DIBS_OK ? &n->info : NULL, w->arg);
+    DIBS__API_CALL(snap->err == DIBS_OK
+                       ? DIBS_OK
+                       : dibs__reason_set(snap->err, "%s", why));
+    w->fn(snap->err, snap->err == DIBS_OK ? &snap->info : NULL, w->arg);
     pthread_mutex_lock(&mu);
-    w->teller = NULL;
-    pthread_cond_broadcast(&ended);
+    w->running_on = NULL;
+    pthread_cond_broadcast(&callback_ended);
     pthread_mutex_unlock(&mu);
 }
 
-static void news_run(struct dibs__callback *cb, bool drop)
+static void watch_callback_run(struct dibs__callback *cb, bool drop)
 {
     struct dibs_watch *w = DIBS_OF(cb, struct dibs_watch, cb);
     char why[DIBS__REASON_MAX];
 
     pthread_mutex_lock(&mu);
     w->queued = false;
-    bool tells = !drop && !w->stopped &&
-                 (!w->has_told || !same_news(w, &w->told, &w->news));
-    struct news n = w->news;
+    bool calls =
+        !drop && !w->stopped &&
+        (!w->has_reported || !is_same_snapshot(w, &w->reported, &w->latest));
+    struct snapshot snap = w->latest;
     memcpy(why, w->why, sizeof why);
-    if (tells) {
-        w->told = n;
-        w->has_told = true;
-        w->teller = &me;
+    if (calls) {
+        w->reported = snap;
+        w->has_reported = true;
+        w->running_on = &this_thread;
     }
     pthread_mutex_unlock(&mu);
-    if (tells)
-        tell_news(w, &n, why);
+    if (calls)
+        watch_call_user(w, &snap, why);
     watch_unref(w);
 }
 
-/* True: that is new. */
-static bool take_news(struct dibs_watch *w, const struct news *n,
-                      const char *why)
+/* Stores the snapshot and queues the callback if it is a change. Returns
+ * whether it is. */
+static bool store_snapshot(struct dibs_watch *w, const struct snapshot *snap,
+                           const char *why)
 {
     pthread_mutex_lock(&mu);
-    bool fresh = !w->has_news || !same_news(w, &w->news, n);
-    bool push = fresh && !w->queued && !w->stopped;
-    if (fresh) {
-        w->news = *n;
-        w->has_news = true;
+    bool changed = !w->has_latest || !is_same_snapshot(w, &w->latest, snap);
+    bool push = changed && !w->queued && !w->stopped;
+    if (changed) {
+        w->latest = *snap;
+        w->has_latest = true;
         snprintf(w->why, sizeof w->why, "%s", why);
     }
     w->queued |= push;
@@ -178,18 +184,18 @@ static bool take_news(struct dibs_watch *w, const struct news *n,
         watch_ref(w);
         dibs__callbacks_push(&w->handle.c->callbacks, &w->cb);
     }
-    return fresh;
+    return changed;
 }
 
-/* ---- looking, on io ---------------------------------------------------- */
+/* ---- queries, on io ---------------------------------------------------- */
 
-static void listen_if_deaf(struct dibs_watch *w)
+static void ensure_subscribed(struct dibs_watch *w)
 {
-    if (!w->sub.on) /* no memory: the next look tries again */
+    if (!w->sub.on) /* out of memory: the next query tries again */
         (void)dibs__entry_subscribe(w->handle.entry, &w->sub);
 }
 
-static void look_after(struct dibs_watch *w, int64_t pause_ms)
+static void query_after(struct dibs_watch *w, int64_t pause_ms)
 {
     int64_t at = dibs__add(dibs__now_ms(), pause_ms);
 
@@ -197,69 +203,72 @@ static void look_after(struct dibs_watch *w, int64_t pause_ms)
                     dibs__max(at, w->not_before));
 }
 
-static void watch_pause(struct dibs_watch *w, bool fresh, const struct news *n)
+static void watch_pause(struct dibs_watch *w, bool changed,
+                        const struct snapshot *snap)
 {
     int64_t pause;
 
-    w->state = WATCH_PAUSES;
-    w->pause_ms = fresh || w->called ? PAUSE_MIN_MS
-                                     : dibs__min(2 * w->pause_ms, w->every_ms);
-    /* Those who watch one lock shall not all look at the same time. */
+    w->state = WATCH_PAUSED;
+    w->pause_ms = changed || w->has_message
+                      ? PAUSE_MIN_MS
+                      : dibs__min(2 * w->pause_ms, w->every_ms);
+    /* Random, so that the watches of one lock do not query together. */
     pause = dibs__random_in(w->pause_ms * 3 / 4, w->pause_ms);
-    if (w->called)
-        pause = dibs__random_in(1, CALLED_MS);
-    else if (n->err == DIBS_OK && n->info.locked && n->info.ttl_ms >= 0 &&
-             n->info.ttl_ms + AFTER_END_MS < pause)
-        pause = dibs__max(n->info.ttl_ms + AFTER_END_MS,
-                          dibs__min(pause, LEASE_MIN_MS));
-    look_after(w, pause);
+    if (w->has_message)
+        pause = dibs__random_in(1, MESSAGE_DELAY_MAX_MS);
+    else if (snap->err == DIBS_OK && snap->info.locked &&
+             snap->info.ttl_ms >= 0 &&
+             snap->info.ttl_ms + AFTER_LEASE_MS < pause)
+        pause = dibs__max(snap->info.ttl_ms + AFTER_LEASE_MS,
+                          dibs__min(pause, LEASE_PAUSE_MIN_MS));
+    query_after(w, pause);
 }
 
-static void watch_looked(dibs_err err, const dibs_lock_info *info,
-                         const char *why, void *arg)
+static void on_query_result(dibs_err err, const dibs_lock_info *info,
+                            const char *why, void *arg)
 {
     struct dibs_watch *w = arg;
-    struct news n = {.err = err};
+    struct snapshot snap = {.err = err};
 
     if (err == DIBS_OK)
-        n.info = *info;
-    if (w->state == WATCH_ASKS) { /* CLOSED is told by who closes */
-        bool fresh = err != DIBS_ERR_CLOSED && take_news(w, &n, why);
-        watch_pause(w, fresh, &n);
+        snap.info = *info;
+    if (w->state == WATCH_QUERYING) { /* watch_client_close reports CLOSED */
+        bool changed = err != DIBS_ERR_CLOSED && store_snapshot(w, &snap, why);
+        watch_pause(w, changed, &snap);
     }
     watch_unref(w);
 }
 
-static void watch_timed(struct dibs__timer *t)
+static void watch_on_timer(struct dibs__timer *t)
 {
     struct dibs_watch *w = DIBS_OF(t, struct dibs_watch, timer);
 
-    w->state = WATCH_ASKS;
-    w->called = false;
+    w->state = WATCH_QUERYING;
+    w->has_message = false;
     w->not_before = dibs__now_ms() + PAUSE_MIN_MS;
-    listen_if_deaf(w);
+    ensure_subscribed(w);
     watch_ref(w);
-    if (dibs__lock_inspect(&w->handle, watch_looked, w) != DIBS_OK)
-        watch_looked(DIBS_ERR_NOMEM, NULL, "", w);
+    if (dibs__lock_inspect(&w->handle, on_query_result, w) != DIBS_OK)
+        on_query_result(DIBS_ERR_NOMEM, NULL, "", w);
 }
 
-static void watch_heard(struct dibs__subscription *sub, char first)
+static void on_channel_message(struct dibs__subscription *sub, char first)
 {
     struct dibs_watch *w = DIBS_OF(sub, struct dibs_watch, sub);
 
-    (void)first; /* whatever was said, something may have changed */
-    w->called = true;
-    if (w->state != WATCH_PAUSES)
-        return; /* when the answer is there */
+    (void)first; /* any message may mean a change */
+    w->has_message = true;
+    if (w->state != WATCH_PAUSED)
+        return; /* the pause after the query is short */
     w->pause_ms = PAUSE_MIN_MS;
-    int64_t soon = dibs__now_ms() + dibs__random_in(1, CALLED_MS);
+    int64_t soon = dibs__now_ms() + dibs__random_in(1, MESSAGE_DELAY_MAX_MS);
     if (soon < w->timer.at)
-        look_after(w, soon - dibs__now_ms());
+        query_after(w, soon - dibs__now_ms());
 }
 
-/* ---- its life on io ---------------------------------------------------- */
+/* ---- start and end, on io ---------------------------------------------- */
 
-/* Ending twice is harmless. */
+/* Idempotent. */
 static void watch_end(struct dibs_watch *w)
 {
     if (w->state == WATCH_ENDED)
@@ -267,49 +276,50 @@ static void watch_end(struct dibs_watch *w)
     w->state = WATCH_ENDED;
     dibs__timer_stop(&w->handle.c->loop, &w->timer);
     dibs__unsubscribe(&w->sub);
-    dibs__shutdown_hook_unregister(w->locks, &w->work);
+    dibs__shutdown_hook_unregister(w->manager, &w->shutdown_hook);
     dibs__entry_unref(w->handle.entry);
     watch_unref(w);
 }
 
-static void watch_started(struct dibs__task *t)
+static void watch_start_task(struct dibs__task *t)
 {
-    struct dibs_watch *w = DIBS_OF(t, struct dibs_watch, start);
-    struct dibs__lock_manager *manager = w->locks;
+    struct dibs_watch *w = DIBS_OF(t, struct dibs_watch, start_task);
+    struct dibs__lock_manager *manager = w->manager;
 
     if (w->state == WATCH_NEW) {
-        w->state = WATCH_PAUSES;
+        w->state = WATCH_PAUSED;
         w->pause_ms = PAUSE_MIN_MS;
-        look_after(w, 0);
+        query_after(w, 0);
     }
     watch_unref(w);
-    atomic_fetch_sub(&manager->in_flight, 1); /* from now on the work is known */
+    /* From here on the shutdown hook alone keeps the client. */
+    atomic_fetch_sub(&manager->in_flight, 1);
 }
 
-static void watch_stopped(struct dibs__task *t)
+static void watch_stop_task(struct dibs__task *t)
 {
-    struct dibs_watch *w = DIBS_OF(t, struct dibs_watch, stop);
+    struct dibs_watch *w = DIBS_OF(t, struct dibs_watch, stop_task);
 
     watch_end(w);
     watch_unref(w);
 }
 
-static struct dibs_watch *watch_of_work(struct dibs__shutdown_hook *work)
+static struct dibs_watch *watch_of_hook(struct dibs__shutdown_hook *hook)
 {
-    return DIBS_OF(work, struct dibs_watch, work);
+    return DIBS_OF(hook, struct dibs_watch, shutdown_hook);
 }
 
-static void watch_ref_work(struct dibs__shutdown_hook *work)
+static void watch_hook_ref(struct dibs__shutdown_hook *hook)
 {
-    watch_ref(watch_of_work(work));
+    watch_ref(watch_of_hook(hook));
 }
 
-static void watch_closed(struct dibs__shutdown_hook *work)
+static void watch_client_close(struct dibs__shutdown_hook *hook)
 {
-    struct dibs_watch *w = watch_of_work(work);
-    const struct news closed = {.err = DIBS_ERR_CLOSED};
+    struct dibs_watch *w = watch_of_hook(hook);
+    const struct snapshot closed = {.err = DIBS_ERR_CLOSED};
 
-    (void)take_news(w, &closed, "");
+    (void)store_snapshot(w, &closed, "");
     watch_end(w);
     watch_unref(w);
 }
@@ -325,23 +335,24 @@ static struct dibs_watch *watch_new(const dibs_lock *l,
         return NULL;
     atomic_init(&w->refs, 3); /* the user's, io's, the start's */
     w->handle = *l;
-    w->locks = l->entry->manager;
+    w->manager = l->entry->manager;
     w->every_ms = o->every_ms ? o->every_ms : EVERY_MS;
     w->values = o->values;
-    w->start.run = watch_started;
-    w->stop.run = watch_stopped;
-    w->work.ref = watch_ref_work;
-    w->work.close = w->work.over = watch_closed;
-    w->sub.hear = watch_heard;
-    w->timer.fire = watch_timed;
-    w->cb.run = news_run;
+    w->start_task.run = watch_start_task;
+    w->stop_task.run = watch_stop_task;
+    w->shutdown_hook.ref = watch_hook_ref;
+    w->shutdown_hook.close = w->shutdown_hook.over = watch_client_close;
+    w->sub.hear = on_channel_message;
+    w->timer.fire = watch_on_timer;
+    w->cb.run = watch_callback_run;
     dibs__entry_ref(l->entry);
     dibs__client_ref(l->c);
     return w;
 }
 
-/* The client is entered. Until io has the watch, it counts as an operation: a
- * client that closes waits for it, and ends the work then. */
+/* The caller has entered the client. Until the start task has run, the watch
+ * counts as in flight: a client that closes waits for it and then runs the
+ * shutdown hook. */
 static dibs_err watch_begin(dibs_lock *l, const dibs_watch_opts *o,
                             dibs_watch_cb cb, void *arg, dibs_watch **out)
 {
@@ -352,10 +363,10 @@ static dibs_err watch_begin(dibs_lock *l, const dibs_watch_opts *o,
         return err == DIBS_OK ? DIBS_ERR_NOMEM : err;
     w->fn = cb;
     w->arg = arg;
-    *out = w; /* the callback may come before we return */
-    atomic_fetch_add(&w->locks->in_flight, 1);
-    dibs__shutdown_hook_register(w->locks, &w->work);
-    dibs__loop_post(&l->c->loop, &w->start);
+    *out = w; /* the callback may run before this call returns */
+    atomic_fetch_add(&w->manager->in_flight, 1);
+    dibs__shutdown_hook_register(w->manager, &w->shutdown_hook);
+    dibs__loop_post(&l->c->loop, &w->start_task);
     return DIBS_OK;
 }
 
@@ -384,25 +395,26 @@ dibs_err dibs_lock_watch(dibs_lock *l, const dibs_watch_opts *opts,
     return DIBS__API_CALL(watch_lock(l, opts, cb, arg, out));
 }
 
-/* This thread runs the callback, or what the callback does waits in turn for
- * this thread. Under mu. */
-static bool news_lead_here(const struct dibs_watch *w)
+/* Returns whether waiting for the callback of w would deadlock: it runs on this
+ * thread, or the thread that runs it waits, directly or through other watches,
+ * for a callback on this thread. Requires mu. */
+static bool would_deadlock(const struct dibs_watch *w)
 {
-    const struct teller *at = w->teller;
+    const struct callback_thread *at = w->running_on;
 
-    while (at && at != &me)
-        at = at->waits_for ? at->waits_for->teller : NULL;
+    while (at && at != &this_thread)
+        at = at->stopping ? at->stopping->running_on : NULL;
     return at != NULL;
 }
 
-static void hush_news(struct dibs_watch *w)
+static void stop_callbacks(struct dibs_watch *w)
 {
     pthread_mutex_lock(&mu);
     w->stopped = true;
-    while (w->teller && !news_lead_here(w)) {
-        me.waits_for = w;
-        pthread_cond_wait(&ended, &mu);
-        me.waits_for = NULL;
+    while (w->running_on && !would_deadlock(w)) {
+        this_thread.stopping = w;
+        pthread_cond_wait(&callback_ended, &mu);
+        this_thread.stopping = NULL;
     }
     pthread_mutex_unlock(&mu);
 }
@@ -410,13 +422,14 @@ static void hush_news(struct dibs_watch *w)
 void dibs_watch_stop(dibs_watch *w)
 {
     if (!w || dibs__client_is_forked_copy(w->handle.c))
-        return; /* in a child the watch is the parent's, as is its client */
+        return; /* in a child after fork the watch belongs to the parent */
     dibs_client *c = w->handle.c;
     dibs__no_cancel();
-    hush_news(w);
-    if (dibs__client_enter(c) == DIBS_OK) { /* else its close ends the watch */
+    stop_callbacks(w);
+    /* If it fails, the close of the client ends the watch. */
+    if (dibs__client_enter(c) == DIBS_OK) {
         watch_ref(w);
-        dibs__loop_post(&c->loop, &w->stop);
+        dibs__loop_post(&c->loop, &w->stop_task);
         dibs__client_leave(c);
     }
     watch_unref(w);

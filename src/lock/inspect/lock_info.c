@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * lock_info.c - reading what a lock is on its server, and force release.
+ * lock_info.c - reads a lock's state on its server (info, wait queue, holders),
+ * and force release.
  *
- * Thread  app; answers also on io.
- * Locks   line.mu, when one of our holds was forced out.
+ * Thread  app; replies also on io.
+ * Locks   entry.mu, when a hold of this client was force released.
  *
  * A force release reads the owner first and then ends the hold of that owner
- * only: another one keeps the lock, also if the command is executed late.
+ * only: a later owner keeps the lock even if the command is executed late.
  */
 #include "lock/api/lock.h"
 
@@ -16,19 +17,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OWNER_FIELD_MAX 512     /* longest owner that can be forced out */
-#define FIRST_FIELD     3       /* where the fields begin in an answer */
-#define FIELDS_MAX      32      /* so many are in it at most */
-#define QUEUE_PAGE      200     /* places asked for at once */
-#define QUEUE_MAX       1000000 /* no queue is longer */
+#define OWNER_FIELD_MAX 512     /* longest owner that can be force released */
+#define FIRST_FIELD     3       /* index of the first field in a reply */
+#define FIELDS_MAX      32      /* fields in a reply, at most */
+#define TTL_NO_KEY      (-2)    /* PTTL of a key that does not exist */
+#define FIRST_HOLDER    1       /* index of the first holder in a reply */
+#define HOLDER_FIELDS   3       /* elements for each holder */
+#define QUEUE_PAGE      200     /* waiters for one command */
+#define QUEUE_MAX       1000000 /* waiters in a queue, at most */
+#define CALL_TIMEOUTS   2       /* command timeouts for one public call */
 
-/* As it is kept on a page; the owner's text follows. */
+/* An entry of query.page; the owner's text with its NUL follows. */
 struct holder {
     int64_t holds, remaining_ms;
     dibs_mode mode;
 };
 
-struct look {
+struct info_query {
     struct dibs__operation op;
     dibs_lock_info info;
     bool was_locked;
@@ -37,26 +42,27 @@ struct look {
     char owner[OWNER_FIELD_MAX];
     dibs_force_cb force_fn;
     dibs_info_cb info_fn;
-    dibs__lock_inspected *looked; /* instead, with op.ended */
-    int64_t until;                /* its time; 0 = nothing was sent */
-    int64_t first;                /* place wanted */
-    struct dibs__buf *page;       /* where waiters or holders go; or NULL */
+    dibs__lock_inspected *inspected_fn; /* for dibs__lock_inspect, called by
+                                           op.ended */
+    int64_t deadline;                   /* 0: nothing was sent yet */
+    int64_t first;                      /* first position wanted in the queue */
+    struct dibs__buf *page; /* gets the waiters or holders; or NULL */
 };
 
-static struct look *look_of(struct dibs__command *cmd)
+static struct info_query *info_query_of(struct dibs__command *cmd)
 {
-    return DIBS_OF(DIBS_OF(cmd, struct dibs__operation, command), struct look,
-                   op);
+    return DIBS_OF(DIBS_OF(cmd, struct dibs__operation, command),
+                   struct info_query, op);
 }
 
-/* ---- reading the answer ------------------------------------------------ */
+/* ---- parsing of replies ------------------------------------------------ */
 
-static dibs_err explain_no_lock(struct look *lo)
+static dibs_err explain_no_lock(struct info_query *q)
 {
     dibs__op_record_error_here(
-        &lo->op, DIBS_ERR_WRONGTYPE,
+        &q->op, DIBS_ERR_WRONGTYPE,
         "'%.80s' is a hash, and its fields are not a lock's",
-        lo->op.entry->name);
+        q->op.entry->name);
     return DIBS_ERR_WRONGTYPE;
 }
 
@@ -65,11 +71,12 @@ static bool reply_is(const struct dibs__reply *r, const char *text)
     return r->len == strlen(text) && memcmp(r->text, text, r->len) == 0;
 }
 
-/* Is this an owner that a force release of this kind means? */
-static bool is_force_target(const struct look *lo,
+/* Returns whether a force release through this type of handle ends the hold of
+ * this owner: a read handle ends read holds, a write handle write holds. */
+static bool is_force_target(const struct info_query *q,
                             const struct dibs__reply *field)
 {
-    const struct dibs__lock_type *type = lo->op.entry->type;
+    const struct dibs__lock_type *type = q->op.entry->type;
     size_t n = strlen(dibs__type_write.owner_suffix);
     bool writer =
         field->len > n && memcmp(field->text + field->len - n,
@@ -80,38 +87,40 @@ static bool is_force_target(const struct look *lo,
     return type != &dibs__type_write || writer;
 }
 
-/* The first owner is shown for all of them. */
-static void read_owner(struct look *lo, const struct dibs__reply *field,
+/* info.owner and info.holds are those of the first owner in the reply. */
+static void read_owner(struct info_query *q, const struct dibs__reply *field,
                        const struct dibs__reply *value)
 {
-    size_t cut = field->len;
+    size_t len = field->len;
 
-    if (cut >= sizeof lo->info.owner)
-        cut = sizeof lo->info.owner - 1;
-    if (!lo->info.owner[0]) {
-        memcpy(lo->info.owner, field->text, cut);
-        lo->info.owner[cut] = '\0';
-        lo->info.holds =
+    if (len >= sizeof q->info.owner)
+        len = sizeof q->info.owner - 1;
+    if (!q->info.owner[0]) {
+        memcpy(q->info.owner, field->text, len);
+        q->info.owner[len] = '\0';
+        q->info.holds =
             dibs__parse_number(value->text, value->text + value->len);
     }
-    if (lo->owner_len || !is_force_target(lo, field))
+    if (q->owner_len || !is_force_target(q, field))
         return;
-    lo->owner_len = field->len;
-    if (field->len <= sizeof lo->owner)
-        memcpy(lo->owner, field->text, field->len);
+    q->owner_len = field->len;
+    if (field->len <= sizeof q->owner)
+        memcpy(q->owner, field->text, field->len);
 }
 
-/* How many of so many fields are in the answer. */
-static size_t fields_given(int64_t fields)
+/* Returns how many of the hash's fields are in the reply. */
+static size_t fields_in_reply(int64_t fields)
 {
     return fields < 0 ? 0 : fields > FIELDS_MAX ? FIELDS_MAX : (size_t)fields;
 }
 
-/* The permits of a slots lock, from the third element on: owner, ms, slot. The
- * one that ends first stands for all. */
-static dibs_err read_slots_info(struct look *lo, const struct dibs__reply *r)
+/* Reply for a slots lock: whether the number of slots is set, free slots, taken
+ * slots; then owner, ms, slot of each holder. info is about the holder whose
+ * lease ends first. */
+static dibs_err read_slots_info(struct info_query *q,
+                                const struct dibs__reply *r)
 {
-    dibs_lock_info *info = &lo->info;
+    dibs_lock_info *info = &q->info;
     const struct dibs__reply *owner = dibs__reply_text(r, FIRST_FIELD);
     int64_t known, unused, taken;
 
@@ -130,12 +139,12 @@ static dibs_err read_slots_info(struct look *lo, const struct dibs__reply *r)
     if (!dibs__reply_num(r, FIRST_FIELD + 1, &info->ttl_ms))
         return DIBS_ERR_PROTOCOL;
     info->ttl_ms = dibs__reply_ms(info->ttl_ms);
-    read_owner(lo, owner, &(struct dibs__reply){.text = "1", .len = 1});
+    read_owner(q, owner, &(struct dibs__reply){.text = "1", .len = 1});
     return DIBS_OK;
 }
 
-/* Behind all else, if there is one: the number of the value that the holder
- * published. It alone is a number there. */
+/* Returns the number of the holder's published value, or 0. If there is one, it
+ * is the last element, and the only number after FIRST_FIELD. */
 static int64_t read_published(const struct dibs__reply *r)
 {
     int64_t number;
@@ -145,33 +154,34 @@ static int64_t read_published(const struct dibs__reply *r)
                : 0;
 }
 
-/* OK; WRONGTYPE: no lock; PROTOCOL: not an answer of the info script. */
-static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
+/* Returns OK, WRONGTYPE if the key is no lock, or PROTOCOL if the reply is not
+ * one of the info script. */
+static dibs_err read_info(struct info_query *q, const struct dibs__reply *r)
 {
-    dibs_lock_info *info = &lo->info;
+    dibs_lock_info *info = &q->info;
     int64_t left, fields, waiters;
     const struct dibs__reply *token = dibs__reply_text(r, 2);
 
-    if (lo->op.entry->type->id == TYPE_SLOTS)
-        return read_slots_info(lo, r);
+    if (q->op.entry->type->id == TYPE_SLOTS)
+        return read_slots_info(q, r);
     *info = (dibs_lock_info){.size = sizeof *info};
     if (!dibs__reply_num(r, 0, &left) || !dibs__reply_num(r, 1, &fields) ||
         (!token && !dibs__reply_num(r, 2, &waiters)))
         return DIBS_ERR_PROTOCOL;
-    if (token) { /* of a fenced lock, instead of waiters */
+    if (token) { /* a fenced lock has the token in place of the waiters */
         info->token = dibs__parse_number(token->text, token->text + token->len);
         waiters = 0;
     }
     if (left == SCRIPT_NO_LOCK)
-        return explain_no_lock(lo);
+        return explain_no_lock(q);
     info->waiters = waiters > 0 ? (size_t)waiters : 0;
-    info->locked = left != -2;
+    info->locked = left != TTL_NO_KEY;
     if (!info->locked)
         return DIBS_OK;
     info->ttl_ms = dibs__reply_ms(left);
     info->mode = DIBS_MODE_EXCLUSIVE;
     info->kind = DIBS_KIND_LOCK;
-    size_t end = FIRST_FIELD + 2 * fields_given(fields);
+    size_t end = FIRST_FIELD + 2 * fields_in_reply(fields);
     for (size_t i = FIRST_FIELD; i < end && i + 1 < r->len; i += 2) {
         const struct dibs__reply *field = dibs__reply_text(r, i);
         const struct dibs__reply *value = dibs__reply_text(r, i + 1);
@@ -181,196 +191,202 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
             info->mode =
                 reply_is(value, "read") ? DIBS_MODE_READ : DIBS_MODE_WRITE;
             info->kind = DIBS_KIND_RW;
-            info->locked = info->mode != lo->op.entry->type->other_half;
+            info->locked = info->mode != q->op.entry->type->other_half;
             fields--;
             continue;
         }
-        read_owner(lo, field, value);
+        read_owner(q, field, value);
     }
     info->owners = fields > 0 ? (size_t)fields : 0;
     info->published = read_published(r);
     return DIBS_OK;
 }
 
-/* The waiters behind the fields, each a text with its NUL, then its time. */
-static dibs_err read_queue(struct look *lo, const struct dibs__reply *r)
+/* Appends to the page, for each waiter after the fields, its name and its time,
+ * each with its NUL. */
+static dibs_err read_queue(struct info_query *q, const struct dibs__reply *r)
 {
     int64_t fields = 0;
 
     dibs__reply_num(r, 1, &fields);
-    for (size_t i = FIRST_FIELD + 2 * fields_given(fields); i + 1 < r->len;
+    for (size_t i = FIRST_FIELD + 2 * fields_in_reply(fields); i + 1 < r->len;
          i += 2) {
-        const struct dibs__reply *who = dibs__reply_text(r, i);
+        const struct dibs__reply *owner = dibs__reply_text(r, i);
         const struct dibs__reply *ms = dibs__reply_text(r, i + 1);
-        if (!who || !ms)
+        if (!owner || !ms)
             return DIBS_ERR_PROTOCOL;
-        dibs__buf_add(lo->page, who->text, strlen(who->text) + 1);
-        dibs__buf_add(lo->page, ms->text, strlen(ms->text) + 1);
+        dibs__buf_add(q->page, owner->text, strlen(owner->text) + 1);
+        dibs__buf_add(q->page, ms->text, strlen(ms->text) + 1);
     }
-    return dibs__buf_ok(lo->page) ? DIBS_OK : DIBS_ERR_NOMEM;
+    return dibs__buf_ok(q->page) ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
-/* ---- asking ------------------------------------------------------------ */
+/* ---- queries ----------------------------------------------------------- */
 
-/* Two timeouts for all that it sends: P7. */
-static void look_send(struct look *lo, enum dibs__lock_command verb,
-                      dibs__reply_fn *answered)
+/* All commands of one call share CALL_TIMEOUTS command timeouts. */
+static void query_send(struct info_query *q, enum dibs__lock_command verb,
+                       dibs__reply_fn *on_reply)
 {
     int64_t now = dibs__now_ms();
 
-    if (!lo->until)
-        lo->until = now + 2 * dibs__entry_timeout(lo->op.entry);
-    dibs__op_send(&lo->op, verb, answered, lo->until - now, 0);
+    if (!q->deadline)
+        q->deadline = now + CALL_TIMEOUTS * dibs__entry_timeout(q->op.entry);
+    dibs__op_send(&q->op, verb, on_reply, q->deadline - now, 0);
 }
 
-/* If the owner is one of ours, it hears of the loss at once. */
-static void lose_ours(struct look *lo)
+/* If the force released hold is one of this client, marks it lost at once. */
+static void lose_own_hold(struct info_query *q)
 {
-    struct dibs__lock_entry *entry = lo->op.entry;
+    struct dibs__lock_entry *entry = q->op.entry;
     char text[DIBS_OWNER_MAX];
 
     dibs__lock(&entry->mu);
     for (struct dibs__hold *h = NULL; (h = dibs__hold_next(entry, h));) {
         size_t len = dibs__owner_text(entry, h->owner_id, text);
-        if (len == lo->owner_len && memcmp(text, lo->owner, len) == 0 &&
+        if (len == q->owner_len && memcmp(text, q->owner, len) == 0 &&
             h->state != HOLD_ENDING)
             dibs__hold_lose(entry, h);
     }
     dibs__unlock(&entry->mu);
 }
 
-static void force_answered(struct dibs__command *cmd, dibs_err err,
+static void on_force_reply(struct dibs__command *cmd, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct look *lo = look_of(cmd);
+    struct info_query *q = info_query_of(cmd);
 
     if (err == DIBS_OK && reply->type != REPLY_NUM)
         err = DIBS_ERR_PROTOCOL;
     if (err == DIBS_OK && reply->num == SCRIPT_NO_LOCK)
-        err = explain_no_lock(lo);
+        err = explain_no_lock(q);
     if (err == DIBS_OK) {
-        lo->was_locked = reply->num == 1 || cmd->resent;
-        if (lo->was_locked)
-            lose_ours(lo);
+        q->was_locked = reply->num == 1 || cmd->resent;
+        if (q->was_locked)
+            lose_own_hold(q);
     }
-    dibs__op_finish(&lo->op, err);
+    dibs__op_finish(&q->op, err);
 }
 
 static void force_run(struct dibs__operation *op)
 {
-    struct look *lo = DIBS_OF(op, struct look, op);
+    struct info_query *q = DIBS_OF(op, struct info_query, op);
 
     op->args.all = op->entry->type->shared;
-    op->args.text = lo->owner;
-    op->args.text_len = lo->owner_len;
-    look_send(lo, VERB_FORCE, force_answered);
+    op->args.text = q->owner;
+    op->args.text_len = q->owner_len;
+    query_send(q, VERB_FORCE, on_force_reply);
 }
 
-static dibs_err read_slots_holders(struct look *lo, const struct dibs__reply *r)
+static dibs_err read_slots_holders(struct info_query *q,
+                                   const struct dibs__reply *r)
 {
-    for (size_t i = FIRST_FIELD; i + 2 < r->len; i += 3) {
-        const struct dibs__reply *who = dibs__reply_text(r, i);
+    for (size_t i = FIRST_FIELD; i + 2 < r->len; i += HOLDER_FIELDS) {
+        const struct dibs__reply *owner = dibs__reply_text(r, i);
         struct holder h = {.mode = DIBS_MODE_EXCLUSIVE, .holds = 1};
-        if (!who || !dibs__reply_num(r, i + 1, &h.remaining_ms))
+        if (!owner || !dibs__reply_num(r, i + 1, &h.remaining_ms))
             return DIBS_ERR_PROTOCOL;
         h.remaining_ms = dibs__reply_ms(h.remaining_ms);
-        dibs__buf_add(lo->page, &h, sizeof h);
-        dibs__buf_add(lo->page, who->text, strlen(who->text) + 1);
+        dibs__buf_add(q->page, &h, sizeof h);
+        dibs__buf_add(q->page, owner->text, strlen(owner->text) + 1);
     }
     return r->len >= FIRST_FIELD ? DIBS_OK : DIBS_ERR_PROTOCOL;
 }
 
-/* Owner with its NUL, holds, time, mode: one after the other. */
-static dibs_err read_holders(struct look *lo, const struct dibs__reply *r)
+/* Appends a struct holder and the owner's text to the page for each holder. The
+ * reply: the mode ("" unless it is a read-write lock), then owner, holds, ms of
+ * each holder. */
+static dibs_err read_holders(struct info_query *q, const struct dibs__reply *r)
 {
     const struct dibs__reply *mode = dibs__reply_text(r, 0);
-    int64_t why;
+    int64_t code;
 
-    if (lo->op.entry->type->id == TYPE_SLOTS)
-        return read_slots_holders(lo, r);
-    if (dibs__reply_num(r, 0, &why) && why == SCRIPT_NO_LOCK)
-        return explain_no_lock(lo);
-    for (size_t i = 1; mode && i + 2 < r->len; i += 3) {
-        const struct dibs__reply *who = dibs__reply_text(r, i);
+    if (q->op.entry->type->id == TYPE_SLOTS)
+        return read_slots_holders(q, r);
+    if (dibs__reply_num(r, 0, &code) && code == SCRIPT_NO_LOCK)
+        return explain_no_lock(q);
+    for (size_t i = FIRST_HOLDER; mode && i + 2 < r->len; i += HOLDER_FIELDS) {
+        const struct dibs__reply *owner = dibs__reply_text(r, i);
         const struct dibs__reply *holds = dibs__reply_text(r, i + 1);
         struct holder h = {.mode = mode->len ? DIBS_MODE_READ
                                              : DIBS_MODE_EXCLUSIVE};
-        if (!who || !holds || !dibs__reply_num(r, i + 2, &h.remaining_ms))
+        if (!owner || !holds || !dibs__reply_num(r, i + 2, &h.remaining_ms))
             return DIBS_ERR_PROTOCOL;
         h.remaining_ms = dibs__reply_ms(h.remaining_ms);
-        size_t n = strlen(who->text), w = strlen(dibs__type_write.owner_suffix);
+        size_t n = strlen(owner->text),
+               w = strlen(dibs__type_write.owner_suffix);
         if (n > w &&
-            strcmp(who->text + n - w, dibs__type_write.owner_suffix) == 0)
+            strcmp(owner->text + n - w, dibs__type_write.owner_suffix) == 0)
             h.mode = DIBS_MODE_WRITE;
         h.holds = dibs__parse_number(holds->text, holds->text + holds->len);
-        dibs__buf_add(lo->page, &h, sizeof h);
-        dibs__buf_add(lo->page, who->text, n + 1);
+        dibs__buf_add(q->page, &h, sizeof h);
+        dibs__buf_add(q->page, owner->text, n + 1);
     }
     return mode ? DIBS_OK : DIBS_ERR_PROTOCOL;
 }
 
-static void holders_answered(struct dibs__command *cmd, dibs_err err,
+static void on_holders_reply(struct dibs__command *cmd, dibs_err err,
                              const struct dibs__reply *reply)
 {
-    struct look *lo = look_of(cmd);
+    struct info_query *q = info_query_of(cmd);
 
     if (err == DIBS_OK)
-        err = read_holders(lo, reply);
-    if (err == DIBS_OK && !dibs__buf_ok(lo->page))
+        err = read_holders(q, reply);
+    if (err == DIBS_OK && !dibs__buf_ok(q->page))
         err = DIBS_ERR_NOMEM;
-    dibs__op_finish(&lo->op, err);
+    dibs__op_finish(&q->op, err);
 }
 
 static void holders_run(struct dibs__operation *op)
 {
-    look_send(DIBS_OF(op, struct look, op), VERB_HOLDERS, holders_answered);
+    query_send(DIBS_OF(op, struct info_query, op), VERB_HOLDERS,
+               on_holders_reply);
 }
 
-static void info_answered(struct dibs__command *cmd, dibs_err err,
+static void on_info_reply(struct dibs__command *cmd, dibs_err err,
                           const struct dibs__reply *reply)
 {
-    struct look *lo = look_of(cmd);
+    struct info_query *q = info_query_of(cmd);
 
     if (err == DIBS_OK)
-        err = read_info(lo, reply);
-    if (err == DIBS_OK && lo->page && lo->op.entry->type->has_server_queue)
-        err = read_queue(lo, reply);
-    if (err == DIBS_OK && lo->force && lo->owner_len) {
-        if (lo->owner_len <= sizeof lo->owner) {
-            lo->op.on_caller_thread = false;
-            force_run(&lo->op);
+        err = read_info(q, reply);
+    if (err == DIBS_OK && q->page && q->op.entry->type->has_server_queue)
+        err = read_queue(q, reply);
+    if (err == DIBS_OK && q->force && q->owner_len) {
+        if (q->owner_len <= sizeof q->owner) {
+            q->op.on_caller_thread = false;
+            force_run(&q->op);
             return;
         }
         err = DIBS_ERR_SERVER;
-        dibs__op_record_error_here(&lo->op, err,
-                                   "'%.80s': its owner is no dibs or Redisson "
-                                   "client: %zu bytes long",
-                                   lo->op.entry->name, lo->owner_len);
+        dibs__op_record_error_here(&q->op, err,
+                                   "'%.80s': its owner has %zu bytes and is no "
+                                   "dibs or Redisson client",
+                                   q->op.entry->name, q->owner_len);
     }
-    dibs__op_finish(&lo->op, err);
+    dibs__op_finish(&q->op, err);
 }
 
 static void info_run(struct dibs__operation *op)
 {
-    struct look *lo = DIBS_OF(op, struct look, op);
+    struct info_query *q = DIBS_OF(op, struct info_query, op);
 
-    op->args.first = lo->first;
-    op->args.count = lo->page ? QUEUE_PAGE : 0;
-    look_send(lo, VERB_INFO, info_answered);
+    op->args.first = q->first;
+    op->args.count = q->page ? QUEUE_PAGE : 0;
+    query_send(q, VERB_INFO, on_info_reply);
 }
 
-static dibs_err look_sync(dibs_lock *l, struct look *lo,
-                          void (*run)(struct dibs__operation *))
+static dibs_err query_sync(dibs_lock *l, struct info_query *q,
+                           void (*run)(struct dibs__operation *))
 {
     dibs_err err = dibs__lock_enter(l);
 
     if (err != DIBS_OK)
         return err;
     dibs_client *c = l->c; /* another thread may free the handle meanwhile */
-    dibs__op_init(&lo->op, l);
-    lo->op.run = run;
-    lo->until = 0; /* a page of a queue is a call of its own */
-    err = dibs__op_wait(&lo->op);
+    dibs__op_init(&q->op, l);
+    q->op.run = run;
+    q->deadline = 0; /* each page of a queue has its own time limit */
+    err = dibs__op_wait(&q->op);
     dibs__client_leave(c);
     return err;
 }
@@ -379,13 +395,13 @@ static dibs_err look_sync(dibs_lock *l, struct look *lo,
 
 static dibs_err get_info(dibs_lock *l, dibs_lock_info *out)
 {
-    struct look lo = {.force = false};
+    struct info_query q = {.force = false};
 
     if (dibs__struct_check(&dibs__struct_lock_info, out) != DIBS_OK)
         return dibs__lock_report_invalid_arg(l);
-    dibs_err err = look_sync(l, &lo, info_run);
+    dibs_err err = query_sync(l, &q, info_run);
     if (err == DIBS_OK)
-        dibs__struct_give(&dibs__struct_lock_info, &lo.info, out);
+        dibs__struct_give(&dibs__struct_lock_info, &q.info, out);
     return err;
 }
 
@@ -394,38 +410,38 @@ dibs_err dibs_lock_info_get(dibs_lock *l, dibs_lock_info *out)
     return DIBS__API_CALL(get_info(l, out));
 }
 
-/* So many have a slots lock: which of them? */
-static dibs_err refuse_all_slots(const dibs_lock *l)
+/* A slots lock has several holders, so a force release must name the owner. */
+static dibs_err refuse_slots_without_owner(const dibs_lock *l)
 {
     if (!l || !l->entry || l->entry->type->id != TYPE_SLOTS)
         return DIBS_OK;
     dibs__reason_set(DIBS_ERR_INVALID,
-                     "'%.80s' is a slots lock: say whose hold "
-                     "is meant, by dibs_lock_force_release_owner",
+                     "'%.80s' is a slots lock: name the owner with "
+                     "dibs_lock_force_release_owner",
                      l->entry->name);
     return dibs__lock_report_invalid_arg(l);
 }
 
-/* The owner that has it, or the one that is given. */
-static dibs_err force_out(dibs_lock *l, const char *owner, bool *was_locked)
+/* owner NULL: the present one. */
+static dibs_err force_release(dibs_lock *l, const char *owner, bool *was_locked)
 {
-    struct look lo = {.force = true};
+    struct info_query q = {.force = true};
 
-    if (!owner && refuse_all_slots(l) != DIBS_OK)
+    if (!owner && refuse_slots_without_owner(l) != DIBS_OK)
         return DIBS_ERR_INVALID;
     if (owner) {
-        lo.owner_len = strlen(owner);
-        memcpy(lo.owner, owner, lo.owner_len);
+        q.owner_len = strlen(owner);
+        memcpy(q.owner, owner, q.owner_len);
     }
-    dibs_err err = look_sync(l, &lo, owner ? force_run : info_run);
+    dibs_err err = query_sync(l, &q, owner ? force_run : info_run);
     if (err == DIBS_OK && was_locked)
-        *was_locked = lo.was_locked;
+        *was_locked = q.was_locked;
     return err;
 }
 
 dibs_err dibs_lock_force_release(dibs_lock *l, bool *was_locked)
 {
-    return DIBS__API_CALL(force_out(l, NULL, was_locked));
+    return DIBS__API_CALL(force_release(l, NULL, was_locked));
 }
 
 static dibs_err check_owner(const char *owner)
@@ -443,58 +459,58 @@ dibs_err dibs_lock_force_release_owner(dibs_lock *l, const char *owner,
                                        bool *was_locked)
 {
     return DIBS__API_CALL(check_owner(owner) == DIBS_OK
-                              ? force_out(l, owner, was_locked)
+                              ? force_release(l, owner, was_locked)
                               : dibs__lock_report_invalid_arg(l));
 }
 
-static void look_told(struct dibs__operation *op)
+static void query_call_user(struct dibs__operation *op)
 {
-    struct look *lo = DIBS_OF(op, struct look, op);
+    struct info_query *q = DIBS_OF(op, struct info_query, op);
 
-    if (lo->force)
-        lo->force_fn(op->err, lo->was_locked, op->arg);
+    if (q->force)
+        q->force_fn(op->err, q->was_locked, op->arg);
     else
-        lo->info_fn(op->err, op->err == DIBS_OK ? &lo->info : NULL, op->arg);
+        q->info_fn(op->err, op->err == DIBS_OK ? &q->info : NULL, op->arg);
 }
 
-/* from: what is asked, and the callback. */
-static dibs_err look_begin(dibs_lock *l, const struct look *from)
+/* from: what to query, and the callback. */
+static dibs_err query_begin(dibs_lock *l, const struct info_query *from)
 {
     dibs_err err = dibs__callbacks_ensure_thread(&l->c->callbacks);
-    struct look *lo = err == DIBS_OK ? dibs__op_new(l, sizeof *lo) : NULL;
+    struct info_query *q = err == DIBS_OK ? dibs__op_new(l, sizeof *q) : NULL;
 
-    if (!lo)
+    if (!q)
         return err == DIBS_OK ? DIBS_ERR_NOMEM : err;
-    lo->force = from->force;
-    lo->force_fn = from->force_fn;
-    lo->info_fn = from->info_fn;
-    lo->looked = from->looked;
-    lo->op.ended = from->op.ended;
-    lo->op.arg = from->op.arg;
-    lo->op.custom_completion = true;
-    lo->op.complete = look_told;
-    lo->op.run = info_run;
-    dibs__op_begin(&lo->op);
+    q->force = from->force;
+    q->force_fn = from->force_fn;
+    q->info_fn = from->info_fn;
+    q->inspected_fn = from->inspected_fn;
+    q->op.ended = from->op.ended;
+    q->op.arg = from->op.arg;
+    q->op.custom_completion = true;
+    q->op.complete = query_call_user;
+    q->op.run = info_run;
+    dibs__op_begin(&q->op);
     return DIBS_OK;
 }
 
-static dibs_err refuse_without(const dibs_lock *l, const char *what)
+static dibs_err report_null_arg(const dibs_lock *l, const char *what)
 {
     dibs__check_not_null(what, NULL);
     return dibs__lock_report_invalid_arg(l);
 }
 
-static dibs_err look_async(dibs_lock *l, const struct look *from)
+static dibs_err query_async(dibs_lock *l, const struct info_query *from)
 {
-    if (from->force && refuse_all_slots(l) != DIBS_OK)
+    if (from->force && refuse_slots_without_owner(l) != DIBS_OK)
         return DIBS_ERR_INVALID;
     if (!from->force_fn && !from->info_fn)
-        return refuse_without(l, "cb");
+        return report_null_arg(l, "cb");
     dibs_err err = dibs__lock_enter(l);
     if (err != DIBS_OK)
         return err;
     dibs_client *c = l->c; /* a callback may free the handle meanwhile */
-    err = look_begin(l, from);
+    err = query_begin(l, from);
     dibs__client_leave(c);
     return err;
 }
@@ -502,41 +518,41 @@ static dibs_err look_async(dibs_lock *l, const struct look *from)
 dibs_err dibs_lock_force_release_async(dibs_lock *l, dibs_force_cb cb,
                                        void *arg)
 {
-    struct look from = {.force = true, .force_fn = cb, .op = {.arg = arg}};
+    struct info_query from = {
+        .force = true, .force_fn = cb, .op = {.arg = arg}};
 
-    return DIBS__API_CALL(look_async(l, &from));
+    return DIBS__API_CALL(query_async(l, &from));
 }
 
 dibs_err dibs_lock_info_get_async(dibs_lock *l, dibs_info_cb cb, void *arg)
 {
-    struct look from = {.info_fn = cb, .op = {.arg = arg}};
+    struct info_query from = {.info_fn = cb, .op = {.arg = arg}};
 
-    return DIBS__API_CALL(look_async(l, &from));
+    return DIBS__API_CALL(query_async(l, &from));
 }
 
-static void look_ended(struct dibs__operation *op)
+static void on_inspect_ended(struct dibs__operation *op)
 {
-    struct look *lo = DIBS_OF(op, struct look, op);
+    struct info_query *q = DIBS_OF(op, struct info_query, op);
 
-    lo->looked(op->err, &lo->info, op->error_text ? op->error_text->text : "",
-               op->arg);
+    q->inspected_fn(op->err, &q->info,
+                    op->error_text ? op->error_text->text : "", op->arg);
     dibs__free(op->error_text);
-    dibs__free(lo);
+    dibs__free(q);
 }
 
-dibs_err dibs__lock_inspect(dibs_lock *l, dibs__lock_inspected *looked,
-                            void *arg)
+dibs_err dibs__lock_inspect(dibs_lock *l, dibs__lock_inspected *done, void *arg)
 {
-    struct look from = {.looked = looked, .op = {.arg = arg}};
+    struct info_query from = {.inspected_fn = done, .op = {.arg = arg}};
 
-    from.op.ended = look_ended;
-    return look_begin(l, &from);
+    from.op.ended = on_inspect_ended;
+    return query_begin(l, &from);
 }
 
-/* ---- the queue, the holders -------------------------------------------- */
+/* ---- wait queue and holders -------------------------------------------- */
 
-/* False: enough. */
-static bool show_queue_page(const struct dibs__buf *page, size_t *place,
+/* Returns false if the user's function asked to stop. */
+static bool show_queue_page(const struct dibs__buf *page, size_t *position,
                             dibs_queue_fn fn, void *arg)
 {
     const char *at = page->data, *end = page->data + page->len;
@@ -546,7 +562,7 @@ static bool show_queue_page(const struct dibs__buf *page, size_t *place,
         const char *ms = owner + strlen(owner) + 1;
         at = ms + strlen(ms) + 1;
         int64_t left = *ms ? dibs__reply_ms(strtoll(ms, NULL, 10)) : -1;
-        if (!fn((*place)++, owner, left, arg))
+        if (!fn((*position)++, owner, left, arg))
             return false;
     }
     return true;
@@ -555,21 +571,21 @@ static bool show_queue_page(const struct dibs__buf *page, size_t *place,
 static dibs_err show_queue(dibs_lock *l, dibs_queue_fn fn, void *arg)
 {
     struct dibs__buf page = {0};
-    struct look lo = {.page = &page};
-    size_t place = 0, before;
+    struct info_query q = {.page = &page};
+    size_t position = 0, before;
     dibs_err err;
 
     if (!fn)
-        return refuse_without(l, "fn");
+        return report_null_arg(l, "fn");
     do {
-        before = place;
+        before = position;
         dibs__buf_cut(&page, 0);
-        lo.first = (int64_t)place;
-        err = look_sync(l, &lo, info_run);
-    } while (err == DIBS_OK && show_queue_page(&page, &place, fn, arg) &&
-             place == before + QUEUE_PAGE && place < QUEUE_MAX);
+        q.first = (int64_t)position;
+        err = query_sync(l, &q, info_run);
+    } while (err == DIBS_OK && show_queue_page(&page, &position, fn, arg) &&
+             position == before + QUEUE_PAGE && position < QUEUE_MAX);
     dibs__buf_clear(&page);
-    if (err == DIBS_OK && place >= QUEUE_MAX)
+    if (err == DIBS_OK && position >= QUEUE_MAX)
         err = dibs__reason_set(DIBS_ERR_PROTOCOL,
                                "the server names more than %d waiters",
                                QUEUE_MAX);
@@ -584,12 +600,12 @@ dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn, void *arg)
 static dibs_err show_holders(dibs_lock *l, dibs_holder_fn fn, void *arg)
 {
     struct dibs__buf page = {0};
-    struct look lo = {.page = &page};
+    struct info_query q = {.page = &page};
     struct holder h;
 
     if (!fn)
-        return refuse_without(l, "fn");
-    dibs_err err = look_sync(l, &lo, holders_run);
+        return report_null_arg(l, "fn");
+    dibs_err err = query_sync(l, &q, holders_run);
     for (size_t at = 0; err == DIBS_OK && at < page.len;) {
         memcpy(&h, page.data + at, sizeof h);
         const char *owner = page.data + at + sizeof h;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * object_type.c - what is under a name, for those who do not know its kind.
+ * object_type.c - finds out what type of object a name is, and reads it.
  *
  * Thread  app.
  * Locks   none.
  *
- * A number under a name can be of slots, of a semaphore or of a latch. What is
- * kept beside it tells which. A lock, or slots, is then asked by a handle of
- * its kind, so that all who look at it get the same answer.
+ * A string with a number can belong to a slots lock, a semaphore or a latch;
+ * the keys beside it tell which. A lock or slots lock is then read through a
+ * handle of its type, so that dibs_client_look and dibs_lock_info_get agree.
  */
 #include "lock/inspect/object_type.h"
 #include "base/api_args.h"
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* What the script found. */
+/* Result of the script object_info. */
 struct found_object {
     struct dibs__request r;
     dibs_kind kind;
@@ -33,19 +33,19 @@ static const struct {
 };
 #define OBJECT_WORDS (sizeof object_words / sizeof *object_words)
 
-/* In a cluster the notes of a latch with a brace in its name would be in
- * another slot; there is no such latch. */
+/* In a cluster a latch name cannot have a closing brace (latch.c), and its
+ * hash's key would be in another slot: passes no key then. */
 static void object_write(const struct dibs__request *r, struct dibs__buf *out,
                          bool whole)
 {
     const struct dibs__lock_entry *entry = r->op.entry;
-    bool latch = !dibs__entry_client(entry)->cluster ||
-                 !memchr(entry->name, '}', entry->name_len);
+    bool may_be_latch = !dibs__entry_client(entry)->cluster ||
+                        !memchr(entry->name, '}', entry->name_len);
 
     dibs__script_head(out, &dibs__script_object_info, whole, 1, 5);
     dibs__request_args(r, "nKzSd", out);
-    if (latch)
-        dibs__latch_notes(out, entry);
+    if (may_be_latch)
+        dibs__latch_hash_key(out, entry);
     else
         dibs__buf_arg_text(out, "");
 }
@@ -71,9 +71,11 @@ static dibs_err object_read(struct dibs__request *r,
     return DIBS_ERR_PROTOCOL;
 }
 
-/* A lock or slots: what a handle says. */
-static dibs_err ask_handle(dibs_client *c, const struct dibs__lock_type *type,
-                           const char *name, size_t len, dibs_lock_info *info)
+/* Reads a lock or slots lock through a handle. */
+static dibs_err read_by_handle(dibs_client *c,
+                               const struct dibs__lock_type *type,
+                               const char *name, size_t len,
+                               dibs_lock_info *info)
 {
     dibs_lock *l = NULL;
     dibs_err err = dibs__lock_new(c, type, name, len, &l);
@@ -84,7 +86,8 @@ static dibs_err ask_handle(dibs_client *c, const struct dibs__lock_type *type,
     return err;
 }
 
-static void fill_counted(const struct found_object *f, dibs_lock_info *info)
+static void fill_counter_info(const struct found_object *f,
+                              dibs_lock_info *info)
 {
     info->ttl_ms = f->ends_ms;
     info->owners = f->entries > 0 ? (size_t)f->entries : 0;
@@ -110,18 +113,18 @@ dibs_err dibs__object_inspect(dibs_client *c, const char *name, size_t len,
         return err;
     *info = (dibs_lock_info){.size = sizeof *info};
     if (f.kind == DIBS_KIND_LOCK || f.kind == DIBS_KIND_RW)
-        err = ask_handle(c, &dibs__type_mutex, name, len, info);
+        err = read_by_handle(c, &dibs__type_mutex, name, len, info);
     else if (f.kind == DIBS_KIND_SLOTS)
-        err = ask_handle(c, &dibs__type_slots, name, len, info);
+        err = read_by_handle(c, &dibs__type_slots, name, len, info);
     else
-        fill_counted(&f, info);
+        fill_counter_info(&f, info);
     info->kind = f.kind;
     info->token = f.token;
     return err;
 }
 
-static dibs_err look_by_name(dibs_client *c, const char *name,
-                             dibs_lock_info *out)
+static dibs_err inspect_by_name(dibs_client *c, const char *name,
+                                dibs_lock_info *out)
 {
     dibs_lock_info info;
 
@@ -138,5 +141,5 @@ static dibs_err look_by_name(dibs_client *c, const char *name,
 
 dibs_err dibs_client_look(dibs_client *c, const char *name, dibs_lock_info *out)
 {
-    return DIBS__API_CALL(look_by_name(c, name, out));
+    return DIBS__API_CALL(inspect_by_name(c, name, out));
 }

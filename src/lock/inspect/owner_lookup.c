@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * owner_lookup.c - dibs_lock_who_async: who is one owner of a lock.
+ * owner_lookup.c - dibs_lock_who_async: finds the client (host, process) of one
+ * owner of a lock.
  *
- * Thread  app; answers on io.
+ * Thread  app; replies on io.
  * Locks   none.
  *
- * How     The server that has the lock is asked for its CLIENT LIST: the owner
- *         talks to that one, too. The answer is read on io, so it is only one
- *         owner's; dibs_client_who is for many.
+ * How     Sends CLIENT LIST to the lock's server, since the owner is connected
+ *         to it, too. The reply is parsed on io, so one call looks up one owner
+ *         only; dibs_client_who looks up many.
  */
 #include "lock/api/lock.h"
 
@@ -17,31 +18,31 @@
 
 #include <string.h>
 
-struct who_op {
+struct lookup {
     struct dibs__operation op;
     char id[DIBS__WHO_ID_LEN + 1];
     struct dibs__client_info who;
     dibs_who_cb fn;
 };
 
-static struct who_op *who_op_of(struct dibs__command *cmd)
+static struct lookup *lookup_of(struct dibs__command *cmd)
 {
-    return DIBS_OF(DIBS_OF(cmd, struct dibs__operation, command), struct who_op,
+    return DIBS_OF(DIBS_OF(cmd, struct dibs__operation, command), struct lookup,
                    op);
 }
 
-static void who_write(struct dibs__command *cmd, struct dibs__buf *out,
-                      bool whole)
+static void write_client_list(struct dibs__command *cmd, struct dibs__buf *out,
+                              bool whole)
 {
     (void)cmd;
     (void)whole;
     dibs__client_list_command(out);
 }
 
-static void who_answered(struct dibs__command *cmd, dibs_err err,
-                         const struct dibs__reply *reply)
+static void on_client_list_reply(struct dibs__command *cmd, dibs_err err,
+                                 const struct dibs__reply *reply)
 {
-    struct who_op *wo = who_op_of(cmd);
+    struct lookup *lk = lookup_of(cmd);
     const char *at = err == DIBS_OK ? reply->text : NULL;
     const char *end = err == DIBS_OK ? reply->text + reply->len : NULL;
     struct dibs__client_list_row line;
@@ -51,50 +52,50 @@ static void who_answered(struct dibs__command *cmd, dibs_err err,
         size_t len = (size_t)((stop ? stop : end) - at);
 
         if (dibs__client_list_parse(at, len, &line) &&
-            strcmp(line.id, wo->id) == 0)
-            dibs__client_info_merge(&wo->who, &line.who);
+            strcmp(line.id, lk->id) == 0)
+            dibs__client_info_merge(&lk->who, &line.who);
         at += len + 1;
     }
-    dibs__op_finish(&wo->op, err);
+    dibs__op_finish(&lk->op, err);
 }
 
-static void who_run(struct dibs__operation *op)
+static void lookup_run(struct dibs__operation *op)
 {
-    op->command.quiet = true; /* who asks can do without */
+    op->command.quiet = true; /* a failure is not logged: the result is extra */
     op->command.no_script = true;
-    dibs__op_send_own(op, who_write, 1u << REPLY_TEXT, who_answered,
-                      dibs__entry_timeout(op->entry));
+    dibs__op_send_own(op, write_client_list, 1u << REPLY_TEXT,
+                      on_client_list_reply, dibs__entry_timeout(op->entry));
 }
 
-static void who_told(struct dibs__operation *op)
+static void lookup_call_user(struct dibs__operation *op)
 {
-    const struct who_op *wo = DIBS_OF(op, struct who_op, op);
-    dibs_who who = dibs__client_info_public(&wo->who);
+    const struct lookup *lk = DIBS_OF(op, struct lookup, op);
+    dibs_who who = dibs__client_info_public(&lk->who);
 
-    wo->fn(op->err, wo->who.known ? &who : NULL, op->arg);
+    lk->fn(op->err, lk->who.known ? &who : NULL, op->arg);
 }
 
-static dibs_err who_begin(dibs_lock *l, const char *owner, dibs_who_cb cb,
-                          void *arg)
+static dibs_err lookup_begin(dibs_lock *l, const char *owner, dibs_who_cb cb,
+                             void *arg)
 {
     dibs_err err = dibs__callbacks_ensure_thread(&l->c->callbacks);
-    struct who_op *wo = err == DIBS_OK ? dibs__op_new(l, sizeof *wo) : NULL;
+    struct lookup *lk = err == DIBS_OK ? dibs__op_new(l, sizeof *lk) : NULL;
 
-    if (!wo)
+    if (!lk)
         return err == DIBS_OK ? DIBS_ERR_NOMEM : err;
-    if (!dibs__client_id_of_owner(owner, wo->id))
-        wo->id[0] = '\0'; /* nobody's */
-    wo->fn = cb;
-    wo->op.arg = arg;
-    wo->op.custom_completion = true;
-    wo->op.complete = who_told;
-    wo->op.run = who_run;
-    dibs__op_begin(&wo->op);
+    if (!dibs__client_id_of_owner(owner, lk->id))
+        lk->id[0] = '\0'; /* matches no client */
+    lk->fn = cb;
+    lk->op.arg = arg;
+    lk->op.custom_completion = true;
+    lk->op.complete = lookup_call_user;
+    lk->op.run = lookup_run;
+    dibs__op_begin(&lk->op);
     return DIBS_OK;
 }
 
-static dibs_err who_async(dibs_lock *l, const char *owner, dibs_who_cb cb,
-                          void *arg)
+static dibs_err lookup_async(dibs_lock *l, const char *owner, dibs_who_cb cb,
+                             void *arg)
 {
     if (dibs__check_not_null("owner", owner) ||
         dibs__check_not_null("cb", cb ? owner : NULL))
@@ -103,7 +104,7 @@ static dibs_err who_async(dibs_lock *l, const char *owner, dibs_who_cb cb,
     if (err != DIBS_OK)
         return err;
     dibs_client *c = l->c; /* a callback may free the handle meanwhile */
-    err = who_begin(l, owner, cb, arg);
+    err = lookup_begin(l, owner, cb, arg);
     dibs__client_leave(c);
     return err;
 }
@@ -111,5 +112,5 @@ static dibs_err who_async(dibs_lock *l, const char *owner, dibs_who_cb cb,
 dibs_err dibs_lock_who_async(dibs_lock *l, const char *owner, dibs_who_cb cb,
                              void *arg)
 {
-    return DIBS__API_CALL(who_async(l, owner, cb, arg));
+    return DIBS__API_CALL(lookup_async(l, owner, cb, arg));
 }

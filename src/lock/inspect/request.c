@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * request.c - one command about a name that takes nothing and gives nothing
- * back.
+ * request.c - one command about a name that neither acquires nor releases.
  *
- * Thread  app; the answer also on io.
+ * Thread  app; replies also on io.
  */
 #include "lock/inspect/request.h"
 
@@ -26,7 +25,7 @@ static void request_write(struct dibs__command *cmd, struct dibs__buf *out,
     r->write(r, out, whole);
 }
 
-static void request_answered(struct dibs__command *cmd, dibs_err err,
+static void on_request_reply(struct dibs__command *cmd, dibs_err err,
                              const struct dibs__reply *reply)
 {
     struct dibs__request *r = request_of(cmd);
@@ -40,7 +39,7 @@ static void request_start(struct dibs__operation *op)
 {
     dibs__op_send_own(op, request_write,
                       1u << REPLY_NUM | 1u << REPLY_TEXT | 1u << REPLY_ARRAY,
-                      request_answered, 2 * dibs__entry_timeout(op->entry));
+                      on_request_reply, 2 * dibs__entry_timeout(op->entry));
 }
 
 void dibs__request_head(const struct dibs__request *r,
@@ -75,12 +74,12 @@ static dibs_err request_sync(dibs_lock *l, struct dibs__request *r)
 static dibs_err request_async(dibs_lock *l, const struct dibs__request *from,
                               dibs_cb cb, void *arg)
 {
-    size_t more = from->text ? strlen(from->text) + 1 : 0;
+    size_t text_size = from->text ? strlen(from->text) + 1 : 0;
     dibs_err err = dibs__callbacks_ensure_thread(&l->c->callbacks);
 
     if (err != DIBS_OK)
         return err;
-    struct dibs__request *r = dibs__op_new(l, sizeof *r + more);
+    struct dibs__request *r = dibs__op_new(l, sizeof *r + text_size);
     if (!r)
         return DIBS_ERR_NOMEM;
     r->write = from->write;
@@ -89,8 +88,8 @@ static dibs_err request_async(dibs_lock *l, const struct dibs__request *from,
     r->within_ms = from->within_ms;
     r->value = from->value;
     memcpy(r->id, from->id, sizeof r->id);
-    if (more)
-        r->text = memcpy(r + 1, from->text, more);
+    if (text_size)
+        r->text = memcpy(r + 1, from->text, text_size);
     r->op.run = request_start;
     r->op.fn = cb;
     r->op.arg = arg;

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * scan.c - all locks on a server, found by SCAN.
+ * scan.c - dibs_client_list: lists all objects of a server by SCAN.
  *
- * Thread  app; answers also on io.
+ * Thread  app; replies also on io.
  * Locks   none.
  *
- * SCAN goes through the keys a page at a time and never stops the server for
- * long, whatever its size. A page may name a key twice, or one that is gone by
- * now; so each is read by itself, and what is no lock is left out. In a cluster
- * every server that has slots is scanned; a lock whose slot moves meanwhile may
- * come twice, or not at all. A server that does not answer is left out, and its
- * error is that of the call, when all others were scanned.
+ * SCAN iterates the keys a page at a time and never blocks the server for long,
+ * whatever the number of keys. A page may name a key twice, or one that does
+ * not exist any more; so each key is read again, and keys that are no lock are
+ * skipped. In a cluster every server that has slots is scanned; a lock whose
+ * slot moves meanwhile may be reported twice or not at all. A server that does
+ * not reply is skipped; its error is returned after the others were scanned.
  *
- * Rounds  One for hashes, which locks are; the notes of a latch are a hash
- *         beside it. One for sorted sets: those of slots and of semaphores. The
- *         numbers themselves are not looked for: a server may have millions of
- *         strings.
+ * Passes  One over hashes: locks, and the hash beside a latch. One over sorted
+ *         sets: those beside slots locks and semaphores. Strings are not
+ *         scanned, since a server may have millions of them.
  *
- * Names   The name of a key beside an object has the object's name in it. So
- *         the server finds more than what the pattern means, and each name is
- *         compared again here.
+ * Names   A side key's name contains the object's name. MATCH is given the
+ *         pattern with '*' on both ends, so it also returns keys whose object
+ *         does not match; each object's name is matched again here.
  */
 #include "base/api_args.h"
 #include "base/error_text.h"
@@ -35,21 +34,21 @@
 #define PAGE "200"
 
 struct scan {
-    struct dibs__sync_query ask;
+    struct dibs__sync_query query;
     const char *pattern; /* or NULL */
-    char *match;         /* what the server is asked for; or NULL */
-    const char *type;    /* of keys, in this round */
+    char *match;         /* argument of MATCH; or NULL */
+    const char *type;    /* argument of TYPE in this pass */
     dibs_list_fn fn;
     void *arg;
-    struct dibs__route to;
+    struct dibs__route route;
     char cursor[24];
-    struct dibs__buf names; /* a length and a name, and so on */
+    struct dibs__buf names; /* for each key its length (size_t) and name */
 };
 
 static void scan_write(struct dibs__command *cmd, struct dibs__buf *out,
                        bool whole)
 {
-    struct scan *s = DIBS_OF(cmd, struct scan, ask.call);
+    struct scan *s = DIBS_OF(cmd, struct scan, query.call);
 
     (void)whole;
     dibs__buf_array(out, s->match ? 8 : 6);
@@ -83,10 +82,10 @@ static dibs_err scan_read(struct scan *s, const struct dibs__reply *r)
     return dibs__buf_ok(&s->names) ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
-static dibs_err scan_take(struct dibs__sync_query *ask, dibs_err err,
+static dibs_err scan_take(struct dibs__sync_query *query, dibs_err err,
                           const struct dibs__reply *reply)
 {
-    return err == DIBS_OK ? scan_read(DIBS_OF(ask, struct scan, ask), reply)
+    return err == DIBS_OK ? scan_read(DIBS_OF(query, struct scan, query), reply)
                           : err;
 }
 
@@ -97,16 +96,17 @@ static dibs_err next_page(dibs_client *c, struct scan *s)
     if (err != DIBS_OK)
         return err;
     dibs__buf_cut(&s->names, 0);
-    s->ask.call.write = scan_write;
-    s->ask.call.expects = 1u << REPLY_ARRAY;
-    s->ask.call.slot = s->to.server ? -1 : 0;
-    s->ask.take = scan_take;
-    err = dibs__sync_query_run(c, s->to, &s->ask);
+    s->query.call.write = scan_write;
+    s->query.call.expects = 1u << REPLY_ARRAY;
+    s->query.call.slot = s->route.server ? -1 : 0;
+    s->query.take = scan_take;
+    err = dibs__sync_query_run(c, s->route, &s->query);
     dibs__client_leave(c);
     return err;
 }
 
-/* A UUID, a colon, a number, which may be negative with other clients. */
+/* Returns whether the text begins with an owner: a UUID, a colon and a number,
+ * which may be negative with other clients. */
 static bool is_owner(const char *text)
 {
     static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx:0";
@@ -125,47 +125,50 @@ static bool is_owner(const char *text)
 
 /* ---- one key ----------------------------------------------------------- */
 
-/* Keys beside an object, and what the object is then. */
-static const struct beside {
-    const char *type, *tail;
-    bool braced; /* the name is in braces, whatever it is */
+/* Side keys: keys beside an object, and the kind of that object. */
+static const struct side_key {
+    const char *type, *suffix;
+    bool braced; /* the object's name is always in braces */
     dibs_kind kind;
-} besides[] = {
+} side_keys[] = {
     {"zset", ":timeout", false, DIBS_KIND_SLOTS},
     {"zset", ":dibs_held", false, DIBS_KIND_SEMAPHORE},
     {"hash", ":dibs_down", true, DIBS_KIND_LATCH},
 };
-#define BESIDES (sizeof besides / sizeof *besides)
+#define SIDE_KEYS (sizeof side_keys / sizeof *side_keys)
 
-/* The object's name in the name of a key beside it. NULL: it is none. */
+/* Returns the object's name within a side key's name and sets *len; NULL: the
+ * key is not this side key. */
 static const char *object_name(const char *key, size_t *len,
-                               const struct beside *b)
+                               const struct side_key *side)
 {
-    size_t tail = strlen(b->tail);
+    size_t suffix_len = strlen(side->suffix);
 
-    if (*len <= tail || memcmp(key + *len - tail, b->tail, tail) != 0)
+    if (*len <= suffix_len ||
+        memcmp(key + *len - suffix_len, side->suffix, suffix_len) != 0)
         return NULL;
-    size_t n = *len - tail;
-    bool braces = n > 2 && key[0] == '{' && key[n - 1] == '}';
-    if (braces && (b->braced || !memchr(key + 1, '{', n - 2))) {
+    size_t n = *len - suffix_len;
+    bool has_braces = n > 2 && key[0] == '{' && key[n - 1] == '}';
+    if (has_braces && (side->braced || !memchr(key + 1, '{', n - 2))) {
         *len = n - 2;
         return key + 1;
     }
     *len = n;
-    return b->braced || !memchr(key, '{', n) ? NULL : key;
+    return side->braced || !memchr(key, '{', n) ? NULL : key;
 }
 
-static bool is_asked_for(const struct scan *s, const char *name, size_t len)
+static bool matches_pattern(const struct scan *s, const char *name, size_t len)
 {
     return !s->pattern || dibs__glob_match(s->pattern, name, len);
 }
 
-/* False: enough. What is not ours to read is left out. */
+/* Passes the object to fn if it is of that kind. Skips one that this user may
+ * not read. Returns false to stop: fn asked to, or *err is set. */
 static bool show_object(dibs_client *c, const struct scan *s, const char *name,
                         size_t len, dibs_kind kind, dibs_err *err)
 {
     dibs_lock_info info;
-    char copy[DIBS_NAME_MAX + 1]; /* with a NUL behind it */
+    char copy[DIBS_NAME_MAX + 1]; /* the name with a NUL */
 
     *err = dibs__object_inspect(c, name, len, &info);
     if (*err == DIBS_ERR_WRONGTYPE || *err == DIBS_ERR_AUTH) {
@@ -181,7 +184,7 @@ static bool show_object(dibs_client *c, const struct scan *s, const char *name,
     return s->fn(copy, len, &info, s->arg);
 }
 
-/* False: enough. */
+/* Like show_object, for a lock. */
 static bool show_lock(dibs_client *c, const struct scan *s, const char *name,
                       size_t len, dibs_err *err)
 {
@@ -193,7 +196,7 @@ static bool show_lock(dibs_client *c, const struct scan *s, const char *name,
         return false;
     *err = dibs_lock_info_get(l, &info);
     bool more = *err == DIBS_OK;
-    if (*err == DIBS_ERR_WRONGTYPE) { /* it is something else by now */
+    if (*err == DIBS_ERR_WRONGTYPE) { /* not a lock any more */
         *err = DIBS_OK;
         more = true;
     } else if (more && info.locked && is_owner(info.owner)) {
@@ -203,17 +206,17 @@ static bool show_lock(dibs_client *c, const struct scan *s, const char *name,
     return more;
 }
 
-/* False: enough. */
+/* Shows the lock of this key, or the object of a side key. Like show_object. */
 static bool show_key(dibs_client *c, const struct scan *s, const char *key,
                      size_t len, dibs_err *err)
 {
     const char *name = NULL;
     size_t name_len = len, i;
 
-    for (i = 0; i < BESIDES && !name; i++) {
+    for (i = 0; i < SIDE_KEYS && !name; i++) {
         name_len = len;
-        if (strcmp(besides[i].type, s->type) == 0)
-            name = object_name(key, &name_len, &besides[i]);
+        if (strcmp(side_keys[i].type, s->type) == 0)
+            name = object_name(key, &name_len, &side_keys[i]);
     }
     if (!name && strcmp(s->type, "hash") != 0)
         return true;
@@ -222,13 +225,13 @@ static bool show_key(dibs_client *c, const struct scan *s, const char *key,
         name_len = len;
     }
     if (name_len == 0 || name_len > DIBS_NAME_MAX ||
-        !is_asked_for(s, name, name_len))
+        !matches_pattern(s, name, name_len))
         return true;
     if (c->cluster && !dibs__hash_slot_single(name, name_len))
-        return true; /* not one of ours, nor of Redisson's */
+        return true; /* neither dibs nor Redisson creates such a lock */
     return name == key && name_len == len
                ? show_lock(c, s, name, name_len, err)
-               : show_object(c, s, name, name_len, besides[i - 1].kind, err);
+               : show_object(c, s, name, name_len, side_keys[i - 1].kind, err);
 }
 
 static bool show_scan_page(dibs_client *c, const struct scan *s, dibs_err *err)
@@ -247,7 +250,7 @@ static bool show_scan_page(dibs_client *c, const struct scan *s, dibs_err *err)
 
 /* ---- all keys ---------------------------------------------------------- */
 
-/* All of one type. False: enough, or *err says why. */
+/* Scans all keys of one type. Returns false to stop, as show_object. */
 static bool scan_type(dibs_client *c, struct scan *s, const char *type,
                       dibs_err *err)
 {
@@ -262,20 +265,19 @@ static bool scan_type(dibs_client *c, struct scan *s, const char *type,
     return more;
 }
 
-/* All of one server. */
 static bool scan_server(dibs_client *c, struct scan *s, dibs_err *err)
 {
     return scan_type(c, s, "hash", err) && scan_type(c, s, "zset", err);
 }
 
-/* Is it the trouble of one server? Others may answer. */
-static bool is_of_server(dibs_err err)
+/* Returns whether the error concerns one server only: others may reply. */
+static bool is_server_error(dibs_err err)
 {
     return err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN ||
            err == DIBS_ERR_SERVER || err == DIBS_ERR_TLS;
 }
 
-/* Keeps the first error with its text: later calls that end well empty it. */
+/* Keeps the first error and its text, which a later successful call clears. */
 static void keep_first(dibs_err *first, char why[DIBS__REASON_MAX],
                        dibs_err err)
 {
@@ -285,20 +287,20 @@ static void keep_first(dibs_err *first, char why[DIBS__REASON_MAX],
     snprintf(why, DIBS__REASON_MAX, "%s", dibs_error_text());
 }
 
-/* The first page is asked of the server with slot 0 and not used: after that
- * the servers of the cluster are known, unless none answers. */
+/* The first page is requested from the server of slot 0 and discarded: the
+ * reply, or its redirection, makes the servers of the cluster known. */
 static dibs_err scan_cluster(dibs_client *c, struct scan *s)
 {
     char why[DIBS__REASON_MAX] = "";
     dibs_err first = DIBS_OK, err = next_page(c, s);
-    bool more = err == DIBS_OK || is_of_server(err);
+    bool more = err == DIBS_OK || is_server_error(err);
 
     keep_first(&first, why, err);
     for (unsigned i = 0;
-         more && (s->to.server = dibs__cluster_nth(c->cluster, i)); i++) {
-        if (!dibs__cluster_serves(c->cluster, s->to.server))
+         more && (s->route.server = dibs__cluster_nth(c->cluster, i)); i++) {
+        if (!dibs__cluster_serves(c->cluster, s->route.server))
             continue;
-        more = scan_server(c, s, &err) || is_of_server(err);
+        more = scan_server(c, s, &err) || is_server_error(err);
         keep_first(&first, why, err);
     }
     if (first != DIBS_OK && why[0])
@@ -306,8 +308,9 @@ static dibs_err scan_cluster(dibs_client *c, struct scan *s)
     return first;
 }
 
-/* What holds every key that the pattern means, and more. False: no memory. */
-static bool make_match(struct scan *s)
+/* Sets match to a pattern that all side keys of matching objects match. Returns
+ * false if out of memory. */
+static bool set_match(struct scan *s)
 {
     if (!s->pattern || dibs__glob_open(s->pattern))
         return true; /* all keys */
@@ -333,8 +336,8 @@ static dibs_err list_all(dibs_client *c, const char *pattern, dibs_list_fn fn,
         return dibs__client_report_invalid_arg(c);
     if (dibs__client_is_forked_copy(c))
         return DIBS_ERR_FORKED;
-    s.to = c->route;
-    if (!make_match(&s))
+    s.route = c->route;
+    if (!set_match(&s))
         return DIBS_ERR_NOMEM;
     if (c->cluster)
         err = scan_cluster(c, &s);
