@@ -51,7 +51,8 @@ static inline void wait_queued(long long n)
 }
 
 /* How many different owners stand in it. What is no owner's text, or an owner's
- * second place, does not count: a client that asks removes those at any time. */
+ * second place, does not count: a client that asks removes those at any time.
+ */
 static inline long long queued_owners(void)
 {
     return ts_int(srv, "EVAL %s 1 %s",

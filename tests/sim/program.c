@@ -357,7 +357,7 @@ static void play_round(struct sim_program *pr)
     bool waits = form == FORM_ACQUIRE || form == FORM_ACQUIRE_ASYNC;
     pr->queued = waits && t == SIM_FAIR;
     pr->overtaken = 0;
-    struct sim_wait wait = {.what = t, .proc = p, .polls = o.poll};
+    struct sim_wait wait = {.what = (int)t, .proc = p, .polls = o.poll};
     if (waits)
         sim_lateness_wait(&wait);
     dibs_err err = sim_take(pr, l, form, &o);
