@@ -20,9 +20,8 @@ struct dibs__task {
     void (*run)(struct dibs__task *t);
 };
 
-/* One-shot timer; fire is called at or after `at` and may set it again. io
- * only.
- */
+/* One-shot timer, io only. fire is called at or after `at` and may set the
+ * timer again. */
 struct dibs__timer {
     RB_ENTRY(dibs__timer) node;
     int64_t at; /* 0: not set */

@@ -4,8 +4,8 @@
  *
  * A reply is in the reader's memory and valid until the next
  * dibs__reader_next; the caller must copy what it needs. Small replies cost no
- * allocation. A reply beyond the limits below is a protocol error: no command
- * of this library has one.
+ * allocation. A reply beyond the limits below is a protocol error, so a server
+ * cannot exhaust the memory of the client.
  */
 #ifndef DIBS_NET_RESP_REPLY_H
 #define DIBS_NET_RESP_REPLY_H

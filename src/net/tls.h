@@ -56,8 +56,8 @@ bool dibs__tls_has_pending(const struct dibs__tls *t);
 /* With `on`, recv returns only input buffered in the session and does not read
  * the socket. */
 void dibs__tls_set_buffered_only(struct dibs__tls *t, bool on);
-/* Returns whether there is no input, end or error. look: check the socket, too.
- */
+/* Returns whether no input, end of stream or error is pending. With `look` the
+ * socket is checked, too. */
 bool dibs__tls_has_no_input(struct dibs__tls *t, bool look);
 
 /* Returns the error text, or "". */
