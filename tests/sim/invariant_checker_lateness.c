@@ -20,11 +20,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GRANT_US     50000   /* a few round trips, of 2 ms at most */
-#define CALM_US      500000  /* where threads stall, or others wait, too */
-#define LOOK_US      3500000 /* a waiter polls; behind faults more */
-#define FAIR_CALM_US 8000000 /* of a fair lock: concurrent calls, or Redisson  \
-                              */
+#define GRANT_US 50000   /* a few round trips, of 2 ms at most */
+#define CALM_US  500000  /* where threads stall, or others wait, too */
+#define LOOK_US  3500000 /* a waiter polls; behind faults more */
+#define FAIR_CALM_US                                                           \
+    8000000                 /* of a fair lock: concurrent calls, or Redisson   \
+                             */
 #define FAIR_US    12000000 /* of a fair lock: for two of its queue that died */
 #define RECOVER_US 5000000  /* from the last fault, until that counts */
 #define VOTES_US   650000 /* a quorum: two pauses of quorum_lock.c, and trips */
