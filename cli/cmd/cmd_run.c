@@ -235,6 +235,7 @@ static int run_guarded(struct run *r, const struct env *e)
         .owners = r->g.nested ? NULL : r->g.b.owners,
         .kept_fd = r->a->status_fd,
         .grace_ms = supervise_grace_ms(r->a, &r->g),
+        .kill_at = supervise_kill_at(r->a, &r->g),
         .outer = &r->g.b.outer,
         .signals = &r->signals,
     };

@@ -174,7 +174,7 @@ static _Noreturn void become_command(const struct start *st)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != st->parent)
         _exit(1); /* it died before prctl was called */
-    guard_set(st->guard, getpid(), !st->plan->foreground, INT64_MAX);
+    guard_set(st->guard, getpid(), !st->plan->foreground, st->plan->kill_at);
     if (st->plan->owners && st->lost_as != st->lost[0])
         dup2(st->lost[0], st->lost_as);
     else if (st->plan->owners)

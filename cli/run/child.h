@@ -28,11 +28,12 @@ struct child {
 
 struct child_plan {
     char *const *argv;
-    const char *const *env;      /* NAME=value, to add; ends with NULL */
-    bool foreground;             /* in our process group */
-    const char *owners;          /* make a DIBS_LOST_FD for them; NULL: none */
-    int kept_fd;                 /* it does not get this number; -1: any */
-    int64_t grace_ms;            /* passed to inner runs (nesting.h) */
+    const char *const *env; /* NAME=value, to add; ends with NULL */
+    bool foreground;        /* in our process group */
+    const char *owners;     /* make a DIBS_LOST_FD for them; NULL: none */
+    int kept_fd;            /* it does not get this number; -1: any */
+    int64_t grace_ms;       /* passed to inner runs (nesting.h) */
+    int64_t kill_at;        /* for the guard, until guard_set; TIME_NEVER */
     const struct nesting *outer; /* runs around us */
     const struct release_plan
         *release; /* what to release if we are killed, or NULL */

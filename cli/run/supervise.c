@@ -65,6 +65,23 @@ int64_t supervise_grace_ms(const struct args *a, const struct lock_session *g)
                : time_earlier(a->kill_after_ms, lease_ms(a, g) / 3);
 }
 
+/* From KILL to the end of the lease. */
+static int64_t kill_margin_ms(const struct args *a,
+                              const struct lock_session *g)
+{
+    int64_t margin = lease_ms(a, g) / 10;
+
+    return time_earlier(margin > MARGIN_MIN_MS ? margin : MARGIN_MIN_MS,
+                        MARGIN_MAX_MS);
+}
+
+int64_t supervise_kill_at(const struct args *a, const struct lock_session *g)
+{
+    if (a->on_lost.kind == LOST_WARN || !g->held)
+        return TIME_NEVER;
+    return time_now() + session_valid_ms(g) - kill_margin_ms(a, g) / 2;
+}
+
 static bool warn_only(const struct supervisor *w)
 {
     return w->a->on_lost.kind == LOST_WARN;
@@ -388,10 +405,8 @@ void supervise_run(struct supervisor *w, const struct args *a,
         .look_ms = LOOK_MIN_MS,
         .tell_at = TIME_NEVER,
     };
-    int64_t lease = lease_ms(a, g);
-    int64_t margin = lease / 10 > MARGIN_MIN_MS ? lease / 10 : MARGIN_MIN_MS;
     w->grace_ms = supervise_grace_ms(a, g);
-    w->margin_ms = time_earlier(margin, MARGIN_MAX_MS);
+    w->margin_ms = kill_margin_ms(a, g);
     child_reap(ch);
     while (!all_over(w, now)) {
         check_command_lock(w, now);

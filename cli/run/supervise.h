@@ -42,6 +42,10 @@ struct supervisor {
 /* How long a command gets from TERM to KILL when its lock is being lost. */
 int64_t supervise_grace_ms(const struct args *a, const struct lock_session *g);
 
+/* When the guard of a command that starts now kills it, unless a renewal moves
+ * that: dibs may be stopped before its first guard_set. */
+int64_t supervise_kill_at(const struct args *a, const struct lock_session *g);
+
 /* Runs until the command is gone and its group with it, and until the runs
  * inside of it have stopped theirs. */
 void supervise_run(struct supervisor *w, const struct args *a,

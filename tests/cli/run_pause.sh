@@ -84,6 +84,46 @@ warned() {
     ended 81 $job
     same exit 3 "$(json exit "$(cat status.txt)")"
 }
+# The command stops dibs before dibs has sent its first message to the guard: on
+# one processor the command mostly runs first.
+cat >stop.c <<'END'
+#define _GNU_SOURCE
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    cpu_set_t one;
+    if (argc > 1) { /* dibs, on this processor only */
+        CPU_ZERO(&one);
+        CPU_SET(sched_getcpu(), &one);
+        sched_setaffinity(0, sizeof one, &one);
+        execvp(argv[1], argv + 1);
+        return 1;
+    }
+    kill(getppid(), SIGSTOP);
+    FILE *f = fopen("pid.command", "w");
+    fprintf(f, "%d\n", (int)getpid());
+    fclose(f);
+    for (;;)
+        pause();
+}
+END
+$CC -static -o stop stop.c 2>cc.txt || $CC -o stop stop.c || fail 'no compiler'
+stopped_at_start() {
+    case_is 'dibs is stopped as soon as its command runs: the guard ends it'
+    rm -f pid.command
+    "$T/apart" "$T/stop" "$DIBS" run --lease 1s e -- "$T/stop" 2>err.txt &
+    job=$!
+    await test -s pid.command
+    command=$(cat pid.command)
+    await dead "$command"
+    kill -CONT $job
+    ended 80 $job
+}
+
+beside stopped_at_start stopped_at_start
 beside stopped_long stopped_long
 beside dibs_stopped dibs_stopped
 beside warned warned
