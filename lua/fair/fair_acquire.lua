@@ -1,9 +1,9 @@
 -- fair_acquire: take the lock in turn, or stand in the queue for it.
 --
 -- KEYS  1 lock hash   2 queue   3 scores: until when each waiter counts
---       4 silent: who did not hear, or did not come, and since when
+--       4 unresponsive: who did not hear, or did not come, and since when
 -- ARGV  1 owner   2 holds it will then have   3 lease in ms
---       4 W: how long a silent waiter counts   5 channel of a waiter, less its
+--       4 W: how long a unresponsive waiter counts   5 channel of a waiter, less its
 --       owner   6 '1' to wait in the queue, '0' to go away again   7 ms that
 --       the first in line has to ask in when it heard   then the commands to
 --       publish with; none = 'publish'
@@ -16,9 +16,9 @@
 -- off it meanwhile. A waiter that does not hear when it is called, and a second
 -- later still does not, is dead, and goes. A waiter that hears and yet does not
 -- ask is stopped, and goes after five seconds or so. Twice is harmless.
-local lock, queue, scores, silent = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lock, queue, scores, unresponsive = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, target, lease = ARGV[1], ARGV[2], ARGV[3]
-local channel, stay, HOW = ARGV[5], ARGV[6] == '1', 8
+local channel, stay, PUBLISH_ARGS = ARGV[5], ARGV[6] == '1', 8
 local AGES = 315360000000 -- ten years of ms: no sane time is that far off
 local wait = math.min(tonumber(ARGV[4]), AGES)
 local called = math.min(tonumber(ARGV[7]), wait)
@@ -27,8 +27,8 @@ local NEAR = 100  -- places that look for the end of the lease, too
 local FAR = 256   -- places that are counted exactly
 
 -- Nearly always nobody has it and nobody waits.
-if target == '1' and redis.call('exists', lock, queue, scores, silent) == 0 then
---@include first_hold
+if target == '1' and redis.call('exists', lock, queue, scores, unresponsive) == 0 then
+--@include take_free_lock
 end
 --@include take_hold
 --@include is_lock
@@ -73,7 +73,7 @@ if left == -2 then
                 redis.call('zadd', scores,
                            now + math.min(tonumber(lease), AGES) + wait, who)
             else
-                redis.call('del', scores, silent)
+                redis.call('del', scores, unresponsive)
             end
             return take_hold(lock, owner, 0, target, left, lease)
         elseif not who or who == owner or place == 128 then
@@ -85,7 +85,7 @@ if left == -2 then
         if heard < 0 then
             mine = score > now and who:find(UUID) and -1 or 0
         elseif heard == 0 then
-            mine = score > now and deaf_rest(who, score) or 0
+            mine = score > now and grace_left_offline(who, score) or 0
         elseif place > 0 then
             if score <= now then
                 redis.call('zadd', scores, now + called, who)
@@ -93,10 +93,10 @@ if left == -2 then
             break -- those before it have their second
         else
             begun = who:sub(1, 36) == client and called - SOON or 0
-            mine = called_rest(who, score, stay or two[2], begun)
+            mine = grace_left_notified(who, score, stay or two[2], begun)
         end
         if mine == 0 then
-            throw_out(who)
+            evict(who)
             -- If its process is stopped, so are the others of its client.
             client = heard > 0 and who:sub(1, 36) or client
         elseif heard == 0 then

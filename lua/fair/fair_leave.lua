@@ -1,6 +1,6 @@
 -- fair_leave: take an owner out of the queue, and if need be off the lock.
 --
--- KEYS  1 lock hash   2 queue   3 scores   4 silent: who did not hear, or did
+-- KEYS  1 lock hash   2 queue   3 scores   4 unresponsive: who did not hear, or did
 --       not come, and since when
 -- ARGV  1 owner, '' = only to look after the queue   2 channel of a waiter,
 --       less its owner   3 '1' to end its hold as well   4 W   5 ms that the
@@ -14,9 +14,9 @@
 -- free then, the next in line is called, as a release does it, and waiters go
 -- as in fair_acquire, also on a full server. Twice is harmless. The script
 -- names the owner it means, so one that comes late does a stranger no harm.
-local lock, queue, scores, silent = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lock, queue, scores, unresponsive = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local AGES = 315360000000 -- ten years of ms: no sane time is that far off
-local owner, channel, HOW = ARGV[1], ARGV[2], 6
+local owner, channel, PUBLISH_ARGS = ARGV[1], ARGV[2], 6
 local wait = math.min(tonumber(ARGV[4]), AGES)
 local called = math.min(tonumber(ARGV[5]), wait)
 local ended = 0
@@ -45,13 +45,13 @@ if redis.call('exists', lock) == 1 then
 end
 
 --@include fair_queue
-redis.pcall('hdel', silent, '') -- a full server lets a script go on that wrote
+redis.pcall('hdel', unresponsive, '') -- a full server lets a script go on that wrote
 local place, client = 0, nil
 for _ = 1, 128 do
     local two = redis.call('lrange', queue, place, place + 1)
     local who = two[1]
     if not who and place == 0 then
-        redis.call('del', scores, silent)
+        redis.call('del', scores, unresponsive)
         return ended
     elseif not who then
         break
@@ -64,14 +64,14 @@ for _ = 1, 128 do
     local gone
     if heard > 0 then
         local begun = who:sub(1, 36) == client and called - SOON or 0
-        gone = called_rest(who, score, two[2], begun) == 0
+        gone = grace_left_notified(who, score, two[2], begun) == 0
         -- If its process is stopped, so are the others of its client.
         client = gone and who:sub(1, 36) or client
     else
-        gone = deaf_rest(who, score) == 0
+        gone = grace_left_offline(who, score) == 0
     end
     if gone then
-        throw_out(who)
+        evict(who)
     elseif heard > 0 then
         break
     else

@@ -1,7 +1,7 @@
 -- fair_release: give back one hold; the last one frees the lock and calls the
 -- next in line.
 --
--- KEYS  1 lock hash   2 queue   3 scores   4 silent: who did not hear, or did
+-- KEYS  1 lock hash   2 queue   3 scores   4 unresponsive: who did not hear, or did
 --       not come, and since when
 -- ARGV  1 owner   2 holds it will then have   3 ms to leave the lock taken, by
 --       nobody, when that is none; '0' = free it   4 W   5 channel of a waiter,
@@ -17,24 +17,24 @@
 -- lives if any of them does, and will clear the row. A waiter that hears and
 -- has one behind it is marked as called, by its score and a half; a waiter that
 -- is alone gets at least W. Twice is harmless. Works on a full server.
-local queue, scores, silent = KEYS[2], KEYS[3], KEYS[4]
+local queue, scores, unresponsive = KEYS[2], KEYS[3], KEYS[4]
 local owner, target, keep = ARGV[1], ARGV[2], ARGV[3]
 local AGES = 315360000000 -- ten years of ms: no sane time is that far off
 local wait, channel = math.min(tonumber(ARGV[4]), AGES), ARGV[5]
 local called = math.min(tonumber(ARGV[6]), wait)
-local HOW = 7
+local PUBLISH_ARGS = 7
 
 if target ~= '0' or keep ~= '0' then
-    local function first_ear()
+    local function first_waiter_channel()
         local who = redis.call('lindex', queue, 0)
         return who and channel .. who
     end
---@include lessen
+--@include set_lower_count
 --@include publish
---@include keep
---@include keep_hold
+--@include shorten_ttl
+--@include retain_lock
 end
---@include free_hold
+--@include remove_owner
 local two = redis.call('lrange', queue, 0, 1)
 if not two[1] then
     return 1
@@ -62,8 +62,8 @@ for _ = 1, 128 do
         end
         return place == 0 and 1 + heard or -2
     end
-    if deaf_rest(who, score) == 0 then
-        throw_out(who)
+    if grace_left_offline(who, score) == 0 then
+        evict(who)
     else
         place = place + 1
     end

@@ -14,7 +14,7 @@
 -- has it.
 local key, tokens = KEYS[1], KEYS[2]
 local old, new, lease = ARGV[1], ARGV[2], ARGV[3]
-local channel, HOW = ARGV[5], 6
+local channel, PUBLISH_ARGS = ARGV[5], 6
 --@include token
 
 local holds = redis.call('hmget', key, old, new)
@@ -24,7 +24,7 @@ if not holds[1] and not holds[2] then
 end
 local token = not holds[1] and redis.call('get', tokens) or
     next_token(tokens, ARGV[4] == '1')
---@include new_lease
+--@include handover_lease
 if holds[1] then
     redis.call('hset', key, new, '1')
     redis.call('hdel', key, old)

@@ -1,14 +1,14 @@
 -- holders: everybody who holds a lock, of any kind.
 --
 -- KEYS  1 lock hash
--- ARGV  1 head and 2 tail of the name of an owner's read key, which has the
+-- ARGV  1 key_prefix and 2 key_suffix of the name of an owner's read key, which has the
 --       number of a hold behind it   3 how many
 -- Gives an array: mode ('' for a lock without one; the number -6: the hash is
 --       no lock), then owner, holds and remaining time in ms (-1 none, -2 over)
 --       of each.
 
 --@include is_lock
-local key, head, tail = KEYS[1], ARGV[1], ARGV[2]
+local key, key_prefix, key_suffix = KEYS[1], ARGV[1], ARGV[2]
 local mode = redis.call('hget', key, 'mode')
 local left = redis.call('pttl', key)
 local answer = {mode or ''}
@@ -18,7 +18,7 @@ local cursor = '0'
 local function longest(owner, holds)
     local most = -2
     for i = 1, math.min(holds, 1000) do
-        most = math.max(most, redis.call('pttl', head .. owner .. tail .. i))
+        most = math.max(most, redis.call('pttl', key_prefix .. owner .. key_suffix .. i))
     end
     return most
 end

@@ -14,7 +14,7 @@
 -- semaphore or of a latch. The other keys are not in KEYS, so that a user who
 -- may not read them can ask, too: for that user they are not there.
 local name = KEYS[1]
---@include whole
+--@include parse_int
 
 local function count_of(command, key)
     local n = key ~= '' and redis.pcall(command, key)
@@ -32,13 +32,13 @@ if type(number) == 'table' then
     return {type(fields) ~= 'number' and 'other' or
             type(mode) == 'string' and 'rw' or 'lock', token, 0, 0, -1}
 end
-local value = number and whole(number) or 0
+local value = number and parse_int(number) or 0
 if count_of('zcard', ARGV[2]) > 0 or number and count_of('hlen', ARGV[3]) > 0
 then
     return {'slots', token, value, 0, -1}
 elseif not number then
     return {count_of('hlen', ARGV[5]) > 0 and 'latch' or 'none', token, 0, 0, -1}
-elseif not whole(number) then
+elseif not parse_int(number) then
     return {'other', token, 0, 0, -1}
 end
 local entries = count_of('zcard', ARGV[4])

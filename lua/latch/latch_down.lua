@@ -12,9 +12,9 @@
 -- waiters of other clients that missed the message do not look by themselves.
 local latch, notes = KEYS[1], KEYS[2]
 local ticket = (ARGV[2] == '1' and 'n:' or 'c:') .. ARGV[1]
-local HOW = 4
+local PUBLISH_ARGS = 4
 --@include publish
---@include whole
+--@include parse_int
 --@include latch
 
 local count = redis.call('get', latch)
@@ -23,10 +23,10 @@ if not count then
         publish(ARGV[3], '0')
     end
     return 0
-elseif not whole(count) then
+elseif not parse_int(count) then
     return redis.error_reply('WRONGTYPE the key holds no count')
 end
-local left = whole(count)
+local left = parse_int(count)
 local noted = redis.call('hmget', notes, ticket, '#')
 local life = noted[2] or '0'
 redis.pcall('hdel', notes, '')

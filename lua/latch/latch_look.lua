@@ -10,15 +10,15 @@
 -- those who cannot know of a deadline. One that others opened in time is not
 -- taken for one whose deadline has passed, once somebody has looked.
 local latch, notes = KEYS[1], KEYS[2]
-local HOW = 2
+local PUBLISH_ARGS = 2
 --@include publish
---@include whole
+--@include parse_int
 
 local count = redis.call('get', latch)
-if count and not whole(count) then
+if count and not parse_int(count) then
     return redis.error_reply('WRONGTYPE the key holds no count')
-elseif count and whole(count) > 0 then
-    return {whole(count), redis.call('pttl', latch), 0}
+elseif count and parse_int(count) > 0 then
+    return {parse_int(count), redis.call('pttl', latch), 0}
 end
 local due = redis.call('hget', notes, '!')
 if not due or count then

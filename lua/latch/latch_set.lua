@@ -11,16 +11,16 @@
 -- by other clients, and means open.
 local latch, notes = KEYS[1], KEYS[2]
 local wanted, within, request = ARGV[1], tonumber(ARGV[2]), 's:' .. ARGV[3]
-local HOW = 5
+local PUBLISH_ARGS = 5
 --@include publish
---@include whole
+--@include parse_int
 --@include latch
 
 local count = redis.call('get', latch)
-if count and not whole(count) then
+if count and not parse_int(count) then
     return redis.error_reply('WRONGTYPE the key holds no count')
 end
-local left = math.max(whole(count) or 0, 0)
+local left = math.max(parse_int(count) or 0, 0)
 if redis.call('hexists', notes, request) == 1 then
     return {1, left}
 elseif wanted == '0' then

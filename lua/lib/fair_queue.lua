@@ -1,9 +1,9 @@
 -- fair_queue: which waiters of the fair lock live.
 --
--- Needs queue, scores, silent, channel, wait, called, AGES, and publish. Asks
+-- Needs queue, scores, unresponsive, channel, wait, called, AGES, and publish. Asks
 -- the server's clock where it is included. Gives now, SOON, call(who),
--- score_of(who), deaf_rest(who, score), called_rest(who, score, behind, begun),
--- throw_out(who).
+-- score_of(who), grace_left_offline(who, score), grace_left_notified(who, score, behind, begun),
+-- evict(who).
 --
 -- The second of a waiter that does not hear is noted apart from its score: a
 -- score taken down would have other clients throw out a waiter that just has
@@ -35,14 +35,14 @@ end
 -- Nobody heard the call. The ms that the waiter still has; 0: it had them, and
 -- goes. The remainder of a score by W tells one stay in the queue from the
 -- next.
-local function deaf_rest(who, score)
-    local noted = redis.call('hget', silent, who) or ''
+local function grace_left_offline(who, score)
+    local noted = redis.call('hget', unresponsive, who) or ''
     local since, stay = noted:match('^(%d+) (.+)$')
     since = tonumber(since or 0)
     if stay ~= tostring(score % wait) or since > now or
         now - since >= 10 * SOON then
-        redis.pcall('hset', silent, who, now .. ' ' .. score % wait)
-        redis.pcall('pexpire', silent, 10 * SOON)
+        redis.pcall('hset', unresponsive, who, now .. ' ' .. score % wait)
+        redis.pcall('pexpire', unresponsive, 10 * SOON)
         return SOON
     end
     return math.max(since + SOON - now, 0)
@@ -55,8 +55,8 @@ end
 -- spent before the first look. For other clients its score has the same end,
 -- with a half as a mark; but not if nobody is behind it: the next one may
 -- reckon from the last score.
-local function called_rest(who, score, behind, begun)
-    local noted = redis.call('hget', silent, 'called ' .. who) or ''
+local function grace_left_notified(who, score, behind, begun)
+    local noted = redis.call('hget', unresponsive, 'called ' .. who) or ''
     local last, spent, stay = noted:match('^(%d+) (%d+) (.+)$')
     local mark = score % 1 ~= 0 and score - now <= called
     if stay == tostring(score) then
@@ -73,14 +73,14 @@ local function called_rest(who, score, behind, begun)
     if spent >= called then
         return 0
     end
-    redis.pcall('hset', silent, 'called ' .. who,
+    redis.pcall('hset', unresponsive, 'called ' .. who,
                 now .. ' ' .. spent .. ' ' .. score)
-    redis.pcall('pexpire', silent, called + 10 * SOON)
+    redis.pcall('pexpire', unresponsive, called + 10 * SOON)
     return called - spent
 end
 
-local function throw_out(who)
+local function evict(who)
     redis.call('lrem', queue, 1, who)
     redis.call('zrem', scores, who)
-    redis.call('hdel', silent, who, 'called ' .. who)
+    redis.call('hdel', unresponsive, who, 'called ' .. who)
 end

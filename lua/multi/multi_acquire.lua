@@ -51,9 +51,9 @@ local function in_the_way(item)
     end
     item.has = tonumber(found[1] or 0) or 0
     local mode = found[2] or nil
-    if item.gate and mode == 'read' then
+    if item.writer_intent and mode == 'read' then
         return -7
-    elseif (mode ~= nil) ~= (item.gate ~= nil) then
+    elseif (mode ~= nil) ~= (item.writer_intent ~= nil) then
         return -6
     elseif item.has == 0 then
         return item.target ~= 1 and -3 or is_lock(item.key) and item.left or -6
@@ -69,13 +69,13 @@ local function undo(item)
     end
 end
 
-local todo, gates = {}, count
+local todo, intents = {}, count
 for i = 1, count do
     local item = {key = KEYS[i], owner = owners[i],
                   target = tonumber(ARGV[2 * i]:sub(2))}
     if ARGV[2 * i]:sub(1, 1) == 'w' then
-        gates = gates + 1
-        item.gate = KEYS[gates]
+        intents = intents + 1
+        item.writer_intent = KEYS[intents]
         item.owner = item.owner .. ':write'
     end
     local why = in_the_way(item)
@@ -88,7 +88,7 @@ for i = 1, count do
 end
 
 for i, item in ipairs(todo) do
-    if item.fresh and item.gate then
+    if item.fresh and item.writer_intent then
         redis.call('hset', item.key, 'mode', 'write', item.owner, 1)
     elseif item.has < item.target then
         redis.call('hset', item.key, item.owner, item.target)
@@ -104,8 +104,8 @@ for i, item in ipairs(todo) do
     if not short and item.has >= item.target then
         redis.pcall('pexpire', item.key, item.left) -- so that a WAIT counts it
     end
-    if item.gate then
-        redis.call('del', item.gate)
+    if item.writer_intent then
+        redis.call('del', item.writer_intent)
     end
 end
 return false

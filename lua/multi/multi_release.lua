@@ -15,20 +15,20 @@
 -- One that is not held, or not a lock any more, spoils nothing for the others.
 -- Otherwise as mutex_release and write_release.
 local keep, count = ARGV[1], tonumber(ARGV[2])
-local HOW = 3 * count + 3
-local gates, verdicts, owner = count, {}, nil
+local PUBLISH_ARGS = 3 * count + 3
+local intents, verdicts, owner = count, {}, nil
 local freed, queues = {}, {} -- where a client may have to be called
 --@include publish
---@include call_waiter
---@include keep
---@include lessen
+--@include notify_waiter
+--@include shorten_ttl
+--@include set_lower_count
 
-local function write_ends(key, reader, channel, gate)
+local function write_ends(key, reader, channel, writer_intent)
     redis.call('hdel', key, reader .. ':write')
     if redis.call('hlen', key) <= 1 then
-        redis.call('del', key, gate)
+        redis.call('del', key, writer_intent)
     else
-        redis.call('del', gate)
+        redis.call('del', writer_intent)
         redis.call('hset', key, 'mode', 'read')
     end
     local heard = publish(channel, '1')
@@ -48,13 +48,13 @@ end
 for i = 1, count do
     local key, word, channel = KEYS[i], ARGV[3 * i], ARGV[3 * i + 2]
     owner = ARGV[3 * i + 1] ~= '' and ARGV[3 * i + 1] or owner
-    local field, gate, target = owner, nil, word:sub(2)
+    local field, writer_intent, target = owner, nil, word:sub(2)
     if word:sub(1, 1) == 'w' then
-        gates = gates + 1
-        gate = KEYS[gates]
+        intents = intents + 1
+        writer_intent = KEYS[intents]
         field = owner .. ':write'
     end
-    local last = target == '0' and keep == '0' and not gate
+    local last = target == '0' and keep == '0' and not writer_intent
     local has = redis.pcall(last and 'hdel' or 'hget', key, field)
     if last and type(has) == 'table' then -- no right to do just that
         has = redis.pcall('hget', key, field)
@@ -65,18 +65,18 @@ for i = 1, count do
     elseif not has or has == 0 then
         verdicts[i] = -1
     elseif target ~= '0' then
-        verdicts[i] = lessen(key, field, has, target) == 0 and 0 or -8
+        verdicts[i] = set_lower_count(key, field, has, target) == 0 and 0 or -8
     elseif keep ~= '0' and
-        not (gate and redis.call('hlen', key) > 2) then
-        if shortened(key, keep) then
-            if gate then
+        not (writer_intent and redis.call('hlen', key) > 2) then
+        if shorten_ttl(key, keep) then
+            if writer_intent then
                 publish(channel, '1')
             end
             publish(channel, '0')
         end
         verdicts[i] = 1
-    elseif gate then
-        verdicts[i] = told(i, write_ends(key, owner, channel, gate))
+    elseif writer_intent then
+        verdicts[i] = told(i, write_ends(key, owner, channel, writer_intent))
     else
         verdicts[i] = told(i, publish(channel, '0'))
     end
@@ -84,7 +84,7 @@ end
 -- One look at all queues: nearly always no client of ours waits.
 if #queues > 0 and redis.pcall('exists', unpack(queues)) ~= 0 then
     for _, i in ipairs(freed) do
-        call_waiter(ARGV[3 * i + 2], KEYS[i], 0, '2')
+        notify_waiter(ARGV[3 * i + 2], KEYS[i], 0, '2')
     end
 end
 return verdicts

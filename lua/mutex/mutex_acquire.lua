@@ -17,7 +17,7 @@ local key, owner, target, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local left = redis.call('pttl', key)
 local in_queue = ARGV[6] == 'again' or ARGV[6] == 'foreign'
 if left == -2 and target == '1' and not in_queue then
---@include first_hold
+--@include take_free_lock
 elseif left == -2 and target == '1' then
 --@include take_hold
     local failed = take_hold(key, owner, 0, '1', left, lease)

@@ -9,10 +9,10 @@
 -- The script names the owner it means, so one that comes late cannot end a
 -- stranger's hold. Also used to take back a hold that was granted too late. A
 -- read-write lock of that name is not ours to end.
-local key, owner, channel, HOW = KEYS[1], ARGV[1], ARGV[2], 3
+local key, owner, channel, PUBLISH_ARGS = KEYS[1], ARGV[1], ARGV[2], 3
 --@include is_lock
 --@include publish
---@include call_waiter
+--@include notify_waiter
 --@include drop_value
 
 local found = redis.call('hmget', key, owner, 'mode')
@@ -26,5 +26,5 @@ end
 redis.call('del', key)
 drop_value(channel, owner)
 publish(channel, '0')
-call_waiter(channel, key, 0, '2')
+notify_waiter(channel, key, 0, '2')
 return 1

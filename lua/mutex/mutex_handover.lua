@@ -12,13 +12,13 @@
 -- who wait may sleep until the old end. The lease comes first: where that, or
 -- memory, is refused, the old owner still has it.
 local key, old, new, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-local channel, HOW = ARGV[4], 5
+local channel, PUBLISH_ARGS = ARGV[4], 5
 local holds = redis.call('hmget', key, old, new)
 
 if not holds[1] and not holds[2] then
     return -1
 end
---@include new_lease
+--@include handover_lease
 if holds[1] then
     redis.call('hset', key, new, '1')
     redis.call('hdel', key, old)

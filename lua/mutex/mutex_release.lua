@@ -15,23 +15,23 @@
 -- The first client in the queue is called whether or not anybody heard on the
 -- lock's channel: the listener may have closed, or not have subscribed yet.
 local owner, target, keep = ARGV[1], ARGV[2], ARGV[3]
-local channel, HOW = ARGV[4], 5
+local channel, PUBLISH_ARGS = ARGV[4], 5
 
 if target ~= '0' or keep ~= '0' then
-    local function first_ear()
+    local function first_waiter_channel()
         return channel
     end
---@include lessen
+--@include set_lower_count
 --@include publish
---@include keep
---@include keep_hold
+--@include shorten_ttl
+--@include retain_lock
 end
---@include free_hold
+--@include remove_owner
 --@include publish
 
 local heard = publish(channel, '0')
 if heard >= 0 or ARGV[#ARGV] == 'publish' then
---@include call_waiter
-    heard = call_waiter(channel, KEYS[1], heard, '2')
+--@include notify_waiter
+    heard = notify_waiter(channel, KEYS[1], heard, '2')
 end
 return 1 + math.max(heard, 0)

@@ -9,10 +9,10 @@
 -- Twice is harmless: at worst some clients ask. Also for a client that is called
 -- and has nobody that waits, and for a listener without waiters that hears of a
 -- release by others.
-local HOW = 4
+local PUBLISH_ARGS = 4
 --@include publish
---@include call_waiter
---@include stop_waiting
+--@include notify_waiter
+--@include deregister
 
 local free = redis.call('pttl', KEYS[1]) == -2
-return stop_waiting(ARGV[1], KEYS[1], ARGV[2], ARGV[3] == '1', free, '2')
+return deregister(ARGV[1], KEYS[1], ARGV[2], ARGV[3] == '1', free, '2')

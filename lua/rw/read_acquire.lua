@@ -14,12 +14,12 @@
 -- lock. Whether the hash is a lock at all is seen by the owner that the client
 -- knows of; without one a few fields are looked at, which takes the server as
 -- long as all the rest. Twice is harmless.
-local key, mine, gate = KEYS[1], KEYS[2], KEYS[3]
+local key, mine, writer_intent = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local known = ARGV[5] or ''
 
 local FEW = 8 -- fields that are looked at
-local there = redis.call('exists', key, gate)
+local there = redis.call('exists', key, writer_intent)
 local found = there > 0 and redis.call('hmget', key, 'mode', owner, known) or {}
 local mode = found[1]
 local sure = mode == 'read' and known ~= '' and found[3]
@@ -52,7 +52,7 @@ if reads == -2 then
             return redis.call('pttl', key)
         end
     elseif there > (mode and 1 or 0) then
-        local shut = redis.call('pttl', gate)
+        local shut = redis.call('pttl', writer_intent)
         if shut > 0 then
             return shut
         end

@@ -2,7 +2,7 @@
 -- the last of all frees the lock.
 --
 -- KEYS  1 lock hash   2 this owner's read key   3 channel
--- ARGV  1 owner   2 holds it will then have   3 head and 4 tail of the name of
+-- ARGV  1 owner   2 holds it will then have   3 key_prefix and 4 key_suffix of the name of
 --       an owner's read key, which has the number of a hold behind it   5 an
 --       owner of the same client who reads, too, as far as that knows; '' =
 --       none   then the commands to publish with; none = 'publish'
@@ -14,20 +14,20 @@
 -- else is looked at. Otherwise a few are, and only if none of those lives, all.
 -- So with many readers this costs no more than with few. Another client may
 -- have a read key for each of an owner's holds: one that lives is enough. If
--- the lock would last much longer than its readers, it is shortened, but never
+-- the lock would last much longer than its readers, it is shorten_ttl, but never
 -- below the longest of them. What is neither an owner nor the mode is an
 -- application's, and stays. Twice is harmless, and a full server refuses
 -- nothing of this.
 local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
-local owner, target, head, tail = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local known, HOW = ARGV[5], 6
+local owner, target, key_prefix, key_suffix = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local known, PUBLISH_ARGS = ARGV[5], 6
 local FEW, SHORT, MOST = 4, 16, 1000
 
 -- That one is in the hash, so this is the lock that the client means.
 if target == '0' and known ~= '' and known ~= owner and
     redis.call('hexists', key, known) == 1 then
     local left = redis.call('pttl', key)
-    local life = redis.call('pttl', head .. known .. tail .. '1')
+    local life = redis.call('pttl', key_prefix .. known .. key_suffix .. '1')
     if left >= 0 and 2 * life >= left then
         local was = redis.call('hdel', key, owner)
         return redis.call('del', mine) == 1 and was == 1 and 1 or -1
@@ -39,8 +39,8 @@ end
 local function tell(ended)
     local heard = publish(channel, '0')
     if heard >= 0 or ARGV[#ARGV] == 'publish' then
---@include call_waiter
-        heard = call_waiter(channel, key, heard, '2')
+--@include notify_waiter
+        heard = notify_waiter(channel, key, heard, '2')
     end
     return ended and 1 + math.max(heard, 0) or -1
 end
@@ -51,14 +51,14 @@ local two = some and #some == 4 and {[some[1]] = some[2], [some[3]] = some[4]}
 if two and two[owner] and two.mode and two.mode ~= 'write' then
     return tell(redis.call('del', key, mine) == 2)
 end
---@include lessen
+--@include set_lower_count
 
 local found = redis.call('hmget', key, owner, 'mode')
 if not found[1] or not found[2] then
     redis.call('del', mine)
     return -1
 elseif target ~= '0' and redis.call('exists', mine) == 1 then
-    return lessen(key, owner, found[1], target)
+    return set_lower_count(key, owner, found[1], target)
 end
 
 local more = false -- there is something that is not a lock's
@@ -77,7 +77,7 @@ local function longest(all, enough)
         local life = -1
         local holds = all[i] ~= owner and tonumber(all[i + 1]) or 0
         for n = 1, math.min(holds, MOST) do
-            local ms = redis.call('pttl', head .. all[i] .. tail .. n)
+            local ms = redis.call('pttl', key_prefix .. all[i] .. key_suffix .. n)
             life = math.max(life, ms == -1 and math.huge or ms)
             if life >= enough then
                 return life

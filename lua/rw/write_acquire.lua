@@ -3,7 +3,7 @@
 -- KEYS  1 lock hash   2 this owner's read key   3 key of a waiting writer
 -- ARGV  1 owner   2 holds it will then have   3 lease in ms
 --       4 ms to keep new readers out if it has to wait, '0' = not at all
---       5 head and 6 tail of the name of an owner's read key, which has the
+--       5 key_prefix and 6 key_suffix of the name of an owner's read key, which has the
 --       number of a hold behind it   and to be called when it is free, 7 to
 --       9 as 4 to 6 of mutex_acquire
 -- Gives nil when taken; >= -1 when busy for so many ms, with 7 to 9 an array
@@ -13,9 +13,9 @@
 --
 -- Readers whose lease is over do not count, and go. A re-entry never shortens
 -- the lease. Twice is harmless.
-local key, mine, gate = KEYS[1], KEYS[2], KEYS[3]
+local key, mine, writer_intent = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, lease = ARGV[1], ARGV[2], ARGV[3]
-local head, tail = ARGV[5], ARGV[6]
+local key_prefix, key_suffix = ARGV[5], ARGV[6]
 local writer = owner .. ':write'
 local FEW = 8 -- fields that are looked at
 --@include take_hold
@@ -23,7 +23,7 @@ local FEW = 8 -- fields that are looked at
 -- Nearly always nobody has it and no writer waits.
 local in_queue = ARGV[9] == 'again' or ARGV[9] == 'foreign'
 if target == '1' and not in_queue and
-    redis.call('exists', key, gate) == 0 then
+    redis.call('exists', key, writer_intent) == 0 then
     redis.call('hset', key, 'mode', 'write', writer, '1')
     return take_hold(key, writer, 1, '1', -2, lease)
 end
@@ -35,7 +35,7 @@ local mode = left ~= -2 and redis.call('hget', key, 'mode')
 
 local function busy(ms)
     if ARGV[4] ~= '0' then
-        redis.pcall('set', gate, owner, 'px', ARGV[4])
+        redis.pcall('set', writer_intent, owner, 'px', ARGV[4])
     end
     if ARGV[8] then
         return {ms, register(ARGV[7], ARGV[8], ARGV[9])}
@@ -48,7 +48,7 @@ end
 local function lease_left(all)
     for i = 1, #all, 2 do
         for n = 1, math.min(tonumber(all[i + 1]) or 0, 1000) do
-            local ms = redis.call('pttl', head .. all[i] .. tail .. n)
+            local ms = redis.call('pttl', key_prefix .. all[i] .. key_suffix .. n)
             if ms ~= -2 then
                 return ms
             end
@@ -108,7 +108,7 @@ local failed = take_hold(key, writer, has, target, left, lease, function()
     end
 end)
 if not failed then
-    redis.call('del', gate)
+    redis.call('del', writer_intent)
     if in_queue then
 --@include leave_queue
         leave_queue(ARGV[7], ARGV[8], ARGV[9])

@@ -5,16 +5,16 @@
 --       with; none = 'publish'
 -- Gives 1 when a hold was ended, else 0; -6 when the key holds a hash that is
 --       no lock.
-local key, channel, gate = KEYS[1], KEYS[2], KEYS[3]
-local writer, HOW = ARGV[1] .. ':write', 3
+local key, channel, writer_intent = KEYS[1], KEYS[2], KEYS[3]
+local writer, PUBLISH_ARGS = ARGV[1] .. ':write', 3
 local ended, tell = 0, false
 --@include is_lock
 --@include publish
---@include call_waiter
+--@include notify_waiter
 --@include drop_value
 
-if redis.pcall('get', gate) == ARGV[1] then
-    redis.call('del', gate)
+if redis.pcall('get', writer_intent) == ARGV[1] then
+    redis.call('del', writer_intent)
     tell = true
 end
 if ARGV[2] == '1' and redis.call('exists', key) == 1 and
@@ -33,6 +33,6 @@ end
 if tell then
     publish(channel, '1')
     publish(channel, '0')
-    call_waiter(channel, key, 0, '2')
+    notify_waiter(channel, key, 0, '2')
 end
 return ended

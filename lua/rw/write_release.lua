@@ -10,12 +10,12 @@
 --
 -- Readers that waited get their chance before the next writer keeps them out
 -- again. Twice is harmless. A full server refuses nothing of this.
-local key, channel, gate = KEYS[1], KEYS[2], KEYS[3]
+local key, channel, writer_intent = KEYS[1], KEYS[2], KEYS[3]
 local writer, target, keep = ARGV[1] .. ':write', ARGV[2], ARGV[3]
-local HOW = 4
---@include lessen
+local PUBLISH_ARGS = 4
+--@include set_lower_count
 --@include publish
---@include keep
+--@include shorten_ttl
 
 local has
 if target == '0' and keep == '0' then
@@ -26,12 +26,12 @@ end
 if not has then
     return -1
 elseif target ~= '0' then
-    return lessen(key, writer, has, target)
+    return set_lower_count(key, writer, has, target)
 elseif keep ~= '0' then
     -- An owner that reads, too, needs the key for that: then it is not kept. It
     -- may do so by another name.
     if redis.call('hlen', key) <= 2 then
-        if shortened(key, keep) then
+        if shorten_ttl(key, keep) then
             publish(channel, '1')
             publish(channel, '0')
         end
@@ -40,16 +40,16 @@ elseif keep ~= '0' then
     redis.call('hdel', key, writer)
 end
 if redis.call('hlen', key) <= 1 then
-    redis.call('del', key, gate)
+    redis.call('del', key, writer_intent)
 else
-    redis.call('del', gate)
+    redis.call('del', writer_intent)
     redis.call('hset', key, 'mode', 'read')
 end
 -- '1' wakes all who sleep in a Redisson client, '0' one that is about to.
 local heard = publish(channel, '1')
 publish(channel, '0')
 if heard >= 0 or ARGV[#ARGV] == 'publish' then
---@include call_waiter
-    heard = call_waiter(channel, key, heard, '2')
+--@include notify_waiter
+    heard = notify_waiter(channel, key, heard, '2')
 end
 return 1 + math.max(heard, 0)

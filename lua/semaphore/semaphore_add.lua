@@ -12,21 +12,21 @@
 -- that missed a message, and do not look by themselves.
 local count, guard = KEYS[1], KEYS[2]
 local more = tonumber(ARGV[1])
-local HOW = 3
+local PUBLISH_ARGS = 3
 --@include publish
---@include tell_free
---@include whole
---@include guard
+--@include notify_free
+--@include parse_int
+--@include run_once
 
-return guarded(guard, function()
+return run_once(guard, function()
     local free = redis.pcall('get', count)
     if type(free) == 'table' then
         return nil, free
-    elseif free and not whole(free) then
+    elseif free and not parse_int(free) then
         return nil, redis.error_reply(
             'WRONGTYPE the key holds no number of permits')
     end
-    local sum = (whole(free) or 0) + more
+    local sum = (parse_int(free) or 0) + more
     if sum > 2147483647 or sum < -2147483648 then
         return nil, redis.error_reply(
             'ERR a number of permits must have 32 bits at most')
@@ -36,7 +36,7 @@ return guarded(guard, function()
         return nil, done
     end
     if more >= 0 then
-        tell_free(ARGV[2], sum, more)
+        notify_free(ARGV[2], sum, more)
     end
     return ('%.0f'):format(sum)
 end)

@@ -53,12 +53,12 @@ end
 
 local slots = tonumber(ARGV[5])
 how = how ~= 'publish' and how
-local HOW = how and 10 or 8
---@include whole
-if free and not whole(free) then
+local PUBLISH_ARGS = how and 10 or 8
+--@include parse_int
+if free and not parse_int(free) then
     return -6
 end
-free = whole(free)
+free = parse_int(free)
 
 if ARGV[3] ~= '1' then
     local score = tonumber(redis.call('zscore', out, id) or nil)
@@ -92,7 +92,7 @@ local function note_seat(seat, fresh)
     return tostring(seat)
 end
 
---@include permits
+--@include slot_permits
 -- What has ended comes back, as far as that is needed.
 local first = redis.call('zrange', out, '0', '0', 'withscores')
 local back = 0
@@ -222,12 +222,12 @@ if answer and (how == 'again' or how == 'foreign') then
 end
 if free > 0 and (back > 0 or answer and how and how ~= 'new') then
 --@include publish
---@include call_waiter
+--@include notify_waiter
     if back > 0 then
---@include tell_free
-        tell_free(ARGV[7], free, back)
+--@include notify_free
+        notify_free(ARGV[7], free, back)
     end
-    call_waiter(ARGV[7], count, 0, back > 0 and '0')
+    notify_waiter(ARGV[7], count, 0, back > 0 and '0')
 end
 if answer then
     return answer

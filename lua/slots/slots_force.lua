@@ -9,13 +9,13 @@
 -- It names the permit it means, so that one that comes late cannot end a
 -- stranger's. Also used to take back what was granted too late.
 local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
-local HOW = 3
+local PUBLISH_ARGS = 3
 --@include publish
---@include call_waiter
---@include whole
+--@include notify_waiter
+--@include parse_int
 
 local free = redis.call('get', count)
-if free and not whole(free) then
+if free and not parse_int(free) then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
 local id
@@ -39,7 +39,7 @@ if free then
     free = redis.call('incrby', count, 1)
     if free > 0 then
         publish(ARGV[2], ('%.0f'):format(free))
-        call_waiter(ARGV[2], count, 0, '0')
+        notify_waiter(ARGV[2], count, 0, '0')
     end
 end
 return 1

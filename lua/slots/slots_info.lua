@@ -13,13 +13,13 @@
 -- not out, and not among those asked for.
 local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
 local first, most = tonumber(ARGV[1]), tonumber(ARGV[2])
---@include whole
+--@include parse_int
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
---@include permits
+--@include slot_permits
 
 local free = redis.call('get', count)
-if free and not whole(free) then
+if free and not parse_int(free) then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
 -- Up to a second ago ended: only the permits of this library are free.
@@ -31,7 +31,7 @@ for i = 1, #late, 2 do
         ended = ended + 1
     end
 end
-local answer = {free and 1 or 0, free and whole(free) + ended or 0,
+local answer = {free and 1 or 0, free and parse_int(free) + ended or 0,
                 redis.call('zcard', out) - ended}
 if most == 0 then
     return answer

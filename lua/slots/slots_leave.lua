@@ -8,11 +8,11 @@
 --
 -- As wait_leave. If several permits are free, one client is called, too: who
 -- gets in calls the next.
-local HOW = 4
+local PUBLISH_ARGS = 4
 --@include publish
---@include call_waiter
---@include stop_waiting
---@include whole
+--@include notify_waiter
+--@include deregister
+--@include parse_int
 
-local free = whole(redis.call('get', KEYS[1])) or 0
-return stop_waiting(ARGV[1], KEYS[1], ARGV[2], ARGV[3] == '1', free > 0, '0')
+local free = parse_int(redis.call('get', KEYS[1])) or 0
+return deregister(ARGV[1], KEYS[1], ARGV[2], ARGV[3] == '1', free > 0, '0')

@@ -15,7 +15,7 @@
 -- a 0 tells the listener so: to others it says that none is free.
 local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
 local id, seat, target, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local HOW = 6
+local PUBLISH_ARGS = 6
 
 if target ~= '0' then
     return redis.call('zscore', out, id) and 0 or -1
@@ -52,9 +52,9 @@ if free <= 0 then
     return 1
 end
 --@include publish
---@include call_waiter
+--@include notify_waiter
 local heard = publish(ARGV[5], ('%d'):format(free))
 if heard >= 0 or ARGV[#ARGV] == 'publish' then
-    heard = call_waiter(ARGV[5], count, heard, '0')
+    heard = notify_waiter(ARGV[5], count, heard, '0')
 end
 return 1 + math.max(heard, 0)

@@ -11,18 +11,18 @@
 -- loses one.
 local count, out = KEYS[1], KEYS[2]
 local wanted = tonumber(ARGV[1])
-local HOW = 4
+local PUBLISH_ARGS = 4
 --@include publish
---@include tell_free
---@include call_waiter
---@include whole
+--@include notify_free
+--@include notify_waiter
+--@include parse_int
 
 local free = redis.call('get', count)
 local many = redis.call('zcard', out)
-if free and not whole(free) then
+if free and not parse_int(free) then
     return -6
 end
-local was = free and whole(free) + many or -1
+local was = free and parse_int(free) + many or -1
 if not free then
     free = wanted - many
     redis.call('set', count, ('%.0f'):format(free))
@@ -32,9 +32,9 @@ else
     return was
 end
 if wanted > was then
-    tell_free(ARGV[3], free, wanted - math.max(was, 0))
+    notify_free(ARGV[3], free, wanted - math.max(was, 0))
     if free > 0 then
-        call_waiter(ARGV[3], count, 0, '0')
+        notify_waiter(ARGV[3], count, 0, '0')
     end
 end
 return was

@@ -14,7 +14,7 @@
 -- Those who watch the lock hear of a change: '2' on the lock's channel, which
 -- is no release, so nobody who waits has to ask.
 local lock, value, owner = KEYS[1], KEYS[2], ARGV[1]
-local channel, HOW = ARGV[5], 6
+local channel, PUBLISH_ARGS = ARGV[5], 6
 --@include publish
 
 if redis.call('hexists', lock, owner) == 0 then

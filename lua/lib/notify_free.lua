@@ -1,11 +1,11 @@
--- tell_free: tells those who wait that permits are free.
+-- notify_free: tells those who wait that permits are free.
 --
--- Needs publish. Gives tell_free(channel, free, many).
+-- Needs publish. Gives notify_free(channel, free, many).
 
 -- free: how many there are; many: how many of them are new. One message tells
 -- how many are free. A waiter of other clients may need one for each permit, so
 -- up to eight are sent. Gives how many heard.
-local function tell_free(channel, free, many)
+local function notify_free(channel, free, many)
     if free <= 0 then
         return 0
     end

@@ -1,7 +1,7 @@
--- call_waiter: calls the client that waits longest for a lock.
+-- notify_waiter: calls the client that waits longest for a lock.
 --
 -- Needs publish. Gives key_of(what, channel) and
--- call_waiter(channel, lock, heard, told).
+-- notify_waiter(channel, lock, heard, told).
 
 -- A key beside a lock, by the name of the lock's channel.
 local function key_of(what, channel)
@@ -15,7 +15,7 @@ end
 -- that it need not ask; other clients ignore it, or ask in vain. false: it is
 -- not told. Gives how many were woken: the one that was called, and those who
 -- heard. If nobody was called, the listener does not count.
-local function call_waiter(channel, lock, heard, told)
+local function notify_waiter(channel, lock, heard, told)
     local queue = key_of('waiters', channel)
     for _ = 1, 128 do
         local who = redis.pcall('zpopmin', queue)[1]
