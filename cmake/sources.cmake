@@ -160,14 +160,17 @@ set(DIBS_SCRIPT_PARTS
   lua/lib/deregister.lua
   lua/lib/drop_value.lua
   lua/lib/envelope.lua
+  lua/lib/fair_grace.lua
   lua/lib/fair_queue.lua
   lua/lib/handover_lease.lua
   lua/lib/is_lock.lua
   lua/lib/latch.lua
   lua/lib/leave_queue.lua
   lua/lib/ledger.lua
+  lua/lib/lock_fields.lua
   lua/lib/notify_free.lua
   lua/lib/notify_waiter.lua
+  lua/lib/now.lua
   lua/lib/parse_int.lua
   lua/lib/publish.lua
   lua/lib/register.lua

@@ -1,22 +1,26 @@
--- deregister: a client does not wait any more.
+-- deregister: removes a client that stops waiting from the wait queue.
 --
--- Needs publish, notify_waiter. Gives deregister(channel, lock, mine, deaf,
--- free, told).
+-- Requires publish, notify_waiter. Provides deregister(channel, lock,
+-- client_channel, stops_listening, free, listener_message).
 
--- The client may have been called just now. So if the lock is free, the next
--- one is called. If this client was the listener, and is so no more (deaf),
--- another one has to ask in vain to take that over. So two are called then: one
--- may get the lock. Gives how many were called.
-local function deregister(channel, lock, mine, deaf, free, told)
-    redis.pcall('zrem', key_of('waiters', channel), mine)
-    local listener = key_of('listener', channel)
-    local duty = deaf and redis.pcall('get', listener) == mine
-    if duty then
-        redis.pcall('del', listener)
+-- The client may have been notified just before. So if the lock is free, the
+-- next client is notified. If this client was the listener and stops listening,
+-- another client must register to replace it, so one is notified even if the
+-- lock is taken; if the lock is free two are, because one may acquire it.
+-- Returns the number of clients notified.
+local function deregister(channel, lock, client_channel, stops_listening, free,
+                          listener_message)
+    redis.pcall('zrem', wait_key('waiters', channel), client_channel)
+    local key = wait_key('listener', channel)
+    local was_listener = stops_listening and
+        redis.pcall('get', key) == client_channel
+    if was_listener then
+        redis.pcall('del', key)
     end
-    local called = (free or duty) and notify_waiter(channel, lock, 0, told) or 0
-    if free and duty and called > 0 then
-        called = called + notify_waiter(channel, lock, 0, told)
+    local woken = (free or was_listener) and
+        notify_waiter(channel, lock, 0, listener_message) or 0
+    if free and was_listener and woken > 0 then
+        woken = woken + notify_waiter(channel, lock, 0, listener_message)
     end
-    return called
+    return woken
 end

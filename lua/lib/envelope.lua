@@ -1,32 +1,35 @@
--- around: what the build puts around each script, in the place of --@script: a
--- call and its answer have a number.
+-- envelope: wraps each script: copies the request number into the reply.
 --
--- The last argument of each call is a small number, another one for each sending.
--- The script does not see it. The answer begins with it, so that a reply that was
--- left over, or is another's, is known as such:
+-- The last argument of every script is a request number, different for each
+-- sending. It is removed from ARGV before the script runs. The reply begins
+-- with it, so the client detects a reply that belongs to another request:
 --
---   the script gives    the answer is
---   nil, false          'NUMBER'
---   a number            'NUMBER -1'
---   a text              'NUMBER=text'
---   an array            {'NUMBER', the array}
---   an error            the error: it is never a yes
+--   the script returns    the reply is
+--   nil, false            'NUMBER'
+--   a number              'NUMBER -1'
+--   a string              'NUMBER=string'
+--   an array              {'NUMBER', the array}
+--   an error              the error, unnumbered: an error is never a success
 --
--- Texts, because an array costs the server twice as much.
+-- Strings, because the server needs twice the time for an array.
 
-local number = ARGV[#ARGV]
+local request = ARGV[#ARGV]
 ARGV[#ARGV] = nil
 local function script()
 --@script
 end
 local answer = script()
 if not answer then
-    return number
+    return request
 elseif type(answer) == 'number' then
-    return ('%s %.0f'):format(number, answer)
+    -- Concatenation is faster; it is exact up to 14 digits.
+    if answer % 1 == 0 and answer < 1e14 then
+        return request .. ' ' .. answer
+    end
+    return ('%s %.0f'):format(request, answer)
 elseif type(answer) == 'string' then
-    return number .. '=' .. answer
+    return request .. '=' .. answer
 elseif answer.err then
     return answer
 end
-return {number, answer}
+return {request, answer}

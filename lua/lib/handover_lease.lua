@@ -1,13 +1,14 @@
--- new_lease: a hold is handed over, and its lease begins.
+-- handover_lease: starts the new owner's lease when a hold is handed over.
 --
--- Needs key, lease, holds: of the old and of the new owner; and channel, or
--- nothing. Gives sooner: the lock ends sooner than before, and somebody may
--- want to know.
+-- Requires key, lease, holds (hold counts of the old and the new owner), and
+-- channel (or nil). Provides ends_sooner: the lock now ends sooner than before,
+-- and channel is to be told.
 
--- A new owner, a new lease; but a second sending only lengthens.
-local left = (channel or not holds[1]) and redis.call('pttl', key)
-if holds[1] or left < tonumber(lease) then
+-- The hand-over sets the lease; a repeated one, which finds the new owner, only
+-- lengthens it.
+local ttl = (channel or not holds[1]) and redis.call('pttl', key)
+if holds[1] or ttl < tonumber(lease) then
     redis.call('pexpire', key, lease)
 end
-local sooner = channel and holds[1] and
-    (left < 0 or left > tonumber(lease))
+local ends_sooner = channel and holds[1] and
+    (ttl < 0 or ttl > tonumber(lease))

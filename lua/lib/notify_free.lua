@@ -1,17 +1,17 @@
--- notify_free: tells those who wait that permits are free.
+-- notify_free: notifies waiters of free permits.
 --
--- Needs publish. Gives notify_free(channel, free, many).
+-- Requires publish. Provides notify_free(channel, free, added).
 
--- free: how many there are; many: how many of them are new. One message tells
--- how many are free. A waiter of other clients may need one for each permit, so
--- up to eight are sent. Gives how many heard.
-local function notify_free(channel, free, many)
+-- free: number of free permits; added: how many of them are new. The message is
+-- the number of free permits. Waiters of other clients may need a message for
+-- each permit, so up to eight are sent. Returns the number of receivers.
+local function notify_free(channel, free, added)
     if free <= 0 then
         return 0
     end
-    local heard = publish(channel, ('%.0f'):format(free))
-    for _ = 2, math.min(many, free, 8) do
+    local receivers = publish(channel, ('%.0f'):format(free))
+    for _ = 2, math.min(added, free, 8) do
         publish(channel, '1')
     end
-    return math.max(heard, 0)
+    return math.max(receivers, 0)
 end

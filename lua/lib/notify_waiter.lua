@@ -1,38 +1,44 @@
--- notify_waiter: calls the client that waits longest for a lock.
+-- notify_waiter: wakes the client that has waited longest for a lock.
 --
--- Needs publish. Gives key_of(what, channel) and
--- notify_waiter(channel, lock, heard, told).
+-- Requires publish. Provides wait_key(name, channel),
+-- notify_waiter(channel, lock, receivers, listener_message).
 
--- A key beside a lock, by the name of the lock's channel.
-local function key_of(what, channel)
-    return 'dibs_lock_' .. what .. (channel:match(':.*') or '')
+-- The key of the wait queue ('waiters') or of the listener ('listener') of the
+-- lock with this channel; register.lua describes both.
+local function wait_key(name, channel)
+    return 'dibs_lock_' .. name .. (channel:match(':.*') or '')
 end
 
--- The lock is free, and `heard` heard of it on its channel. The first client in
--- the queue that hears is called, and is out of the queue then. It asks, and if
--- another one was faster, it comes back to the front. A client that does not
--- hear is not there any more. `told` on the lock's channel tells the listener
--- that it need not ask; other clients ignore it, or ask in vain. false: it is
--- not told. Gives how many were woken: the one that was called, and those who
--- heard. If nobody was called, the listener does not count.
-local function notify_waiter(channel, lock, heard, told)
-    local queue = key_of('waiters', channel)
+-- To be called when the lock is free and its release was published to
+-- `receivers` subscribers of its channel. Pops clients from the wait queue
+-- until one receives the notification; a client without a subscription is gone.
+-- The notified client sends an acquire; if another client was faster, it
+-- re-enters the queue at the front.
+--
+-- listener_message, published on the lock's channel, tells the listener that it
+-- need not send an acquire; other clients ignore it, or send one in vain.
+-- false: nothing is published.
+--
+-- Returns the number of clients woken: the notified one and the receivers. If
+-- none was notified, the listener is not counted.
+local function notify_waiter(channel, lock, receivers, listener_message)
+    local queue = wait_key('waiters', channel)
     for _ = 1, 128 do
-        local who = redis.pcall('zpopmin', queue)[1]
-        if not who then
+        local waiter = redis.pcall('zpopmin', queue)[1]
+        if not waiter then
             break
-        elseif publish(who, lock) ~= 0 or ARGV[#ARGV] == 'publish' then
-            if told then
-                publish(channel, told)
+        elseif publish(waiter, lock) ~= 0 or receivers_unknown then
+            if listener_message then
+                publish(channel, listener_message)
             end
-            return math.max(heard, 0) + 1
+            return math.max(receivers, 0) + 1
         end
     end
-    local left = told and heard > 0 and
-        redis.pcall('pttl', key_of('listener', channel))
-    if type(left) ~= 'number' or left <= 0 then
-        return heard
+    local ttl = listener_message and receivers > 0 and
+        redis.pcall('pttl', wait_key('listener', channel))
+    if type(ttl) ~= 'number' or ttl <= 0 then
+        return receivers
     end
-    publish(channel, told)
-    return heard - 1
+    publish(channel, listener_message)
+    return receivers - 1
 end

@@ -1,14 +1,13 @@
--- free_hold: takes the owner off the lock.
+-- remove_owner: removes the owner's field from the lock.
 --
--- Needs owner. If this owner does not hold the lock, the script ends with -1.
--- It is not a function, for speed. Only the owner's own field is taken out: an
--- application may have put something beside it. A full server does not refuse
--- that.
+-- Requires owner. Ends the script with SCRIPT_NOT_HELD if this owner does not
+-- hold the lock. Inlined, not a function, for speed. Deletes the field, not the
+-- key: an application may have added fields. HDEL works at maxmemory.
 
-local gone = redis.pcall('hdel', KEYS[1], owner)
-if type(gone) == 'table' then -- no right to do just that
-    gone = redis.call('hget', KEYS[1], owner) and redis.call('del', KEYS[1])
+local removed = redis.pcall('hdel', KEYS[1], owner)
+if type(removed) == 'table' then -- the user may not HDEL
+    removed = redis.call('hget', KEYS[1], owner) and redis.call('del', KEYS[1])
 end
-if not gone or gone == 0 then
-    return -1
+if not removed or removed == 0 then
+    return SCRIPT_NOT_HELD
 end

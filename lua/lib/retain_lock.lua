@@ -1,18 +1,19 @@
--- keep_hold: a release that does not free the lock. The script ends with it.
+-- retain_lock: a release after which the lock stays taken. Ends the script.
 --
--- Needs owner, target, keep, set_lower_count, shorten_ttl, publish, and first_waiter_channel(): the
--- channel of who looks first, or nothing. Answers 0 when held once less; 1 when
--- the lock stays taken, by nobody, for `keep` ms; -1 when this owner does not
--- hold it.
+-- Requires owner, target, hold_off, set_lower_count, shorten_ttl, publish, and
+-- first_waiter_channel(), which returns the channel of the first waiter, or
+-- nil. Returns SCRIPT_LEVEL_RELEASED; SCRIPT_FREED if the lock stays taken for
+-- `hold_off` ms; SCRIPT_NOT_HELD.
 
     local has = redis.call('hget', KEYS[1], owner)
     if not has then
-        return -1
+        return SCRIPT_NOT_HELD
     elseif target ~= '0' then
         return set_lower_count(KEYS[1], owner, has, target)
     end
-    local ear = shorten_ttl(KEYS[1], keep) and first_waiter_channel()
-    if ear then
-        publish(ear, '0')
+    local waiter_channel = shorten_ttl(KEYS[1], hold_off) and
+        first_waiter_channel()
+    if waiter_channel then
+        publish(waiter_channel, '0')
     end
-    return 1
+    return SCRIPT_FREED

@@ -1,18 +1,21 @@
--- guard: a request that must be carried out once, however often it is sent.
+-- run_once: makes a request idempotent that is not so by itself.
+--
+-- Provides run_once(guard, work).
 
-local GUARD_MS = 60000 -- longer than a request can be on its way
+local GUARD_MS = 60000 -- longer than a request can be in flight
 
--- Runs work, unless this request was carried out before. What work gives is
--- kept, as text, and given to a second sending. An error of work is not kept.
+-- Runs work() unless this request was executed before. The key `guard` keeps
+-- the result of work(), a string, as the reply to a repeated request. work()
+-- returns nil and an error on failure: nothing is kept then.
 local function run_once(guard, work)
     if not redis.call('set', guard, '', 'nx', 'px', GUARD_MS) then
         return redis.call('get', guard)
     end
-    local answer, fault = work()
-    if fault then
+    local result, err = work()
+    if err then
         redis.call('del', guard)
-        return fault
+        return err
     end
-    redis.call('set', guard, answer, 'px', GUARD_MS)
-    return answer
+    redis.call('set', guard, result, 'px', GUARD_MS)
+    return result
 end

@@ -1,11 +1,12 @@
--- keep: the lock stays taken, by nobody, for a while.
+-- shorten_ttl: keeps a lock taken after its last release, without an owner that
+-- uses it (the hold-off of a release).
 --
--- Gives shorten_ttl(key, keep).
+-- Provides shorten_ttl(key, hold_off).
 
--- The lock's key ends in `keep` ms. True if that is sooner than before: those
--- who wait may sleep until the old end, and must be told to look again.
-local function shorten_ttl(key, keep)
-    local left = redis.call('pttl', key)
-    redis.call('pexpire', key, keep)
-    return left < 0 or left > tonumber(keep)
+-- Sets the key's TTL to `hold_off` ms. Returns whether that is sooner than
+-- before: waiters may sleep until the old end, so they must be notified.
+local function shorten_ttl(key, hold_off)
+    local ttl = redis.call('pttl', key)
+    redis.call('pexpire', key, hold_off)
+    return ttl < 0 or ttl > tonumber(hold_off)
 end

@@ -1,25 +1,26 @@
--- permits: what the scripts of a slots lock share: permits whose end has come.
+-- slot_permits: expiry of the permits of a slots lock.
 --
--- Needs now: the server's time in ms.
+-- Requires now. Provides NEVER, CHUNK, end_of(id, score), reclaim(permits).
 
-local MARK = '\209\181\1' -- how the ids of this library's permits begin
-local NEVER = 922337203685477 -- the end of a permit that has none
+local ID_MARK = '\209\181\1' -- prefix of the permit ids of this library
+local NEVER = 922337203685477 -- the end of a permit that does not expire
 local CHUNK = 1000
 
--- Permits of others end by clocks of others: they get a second more.
+-- Other clients set the end of their permits by their own clocks: such a permit
+-- ends a second later.
 local function end_of(id, score)
-    return tonumber(score) + (id:sub(1, 3) == MARK and 0 or 1000)
+    return tonumber(score) + (id:sub(1, 3) == ID_MARK and 0 or 1000)
 end
 
--- Takes back up to CHUNK permits whose end has come. Gives how many.
-local function reclaim(out)
-    local all = redis.call('zrangebyscore', out, 0, now, 'withscores',
+-- Removes up to CHUNK expired permits. Returns how many.
+local function reclaim(permits)
+    local all = redis.call('zrangebyscore', permits, 0, now, 'withscores',
                            'limit', 0, CHUNK)
-    local over = {}
+    local expired = {}
     for i = 1, #all, 2 do
         if end_of(all[i], all[i + 1]) <= now then
-            over[#over + 1] = all[i]
+            expired[#expired + 1] = all[i]
         end
     end
-    return #over > 0 and redis.call('zrem', out, unpack(over)) or 0
+    return #expired > 0 and redis.call('zrem', permits, unpack(expired)) or 0
 end

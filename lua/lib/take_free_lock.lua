@@ -1,8 +1,8 @@
--- first_hold: takes a lock that nobody has. The script ends with it.
+-- take_free_lock: acquires a lock that has no holder. Ends the script.
 --
--- Needs owner, lease. It is not a function, for speed: nearly every acquire
--- ends here. Where the server refuses the lease, the hold is undone: a hash
--- never stays without a TTL.
+-- Requires owner, lease. Inlined, not a function, for speed: most acquires end
+-- here. If the server refuses the TTL, the hold is rolled back: a lock must
+-- never exist without a TTL.
 
     redis.call('hset', KEYS[1], owner, '1')
     local done = redis.pcall('pexpire', KEYS[1], lease)

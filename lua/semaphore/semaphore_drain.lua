@@ -1,10 +1,10 @@
--- semaphore_drain: take away all permits that are free.
+-- semaphore_drain: removes all free permits.
 --
 -- KEYS  1 number of free permits   2 guard of this request
--- Gives how many that were, as text; an error when the key holds no number.
+-- Returns the number removed, as a string; an error if the key holds no number.
 --
--- Twice is harmless: the guard has the answer. A number below zero stays, or
--- permits that others still owe would come from nothing.
+-- Idempotent: the guard keeps the result. A negative number stays: raising it
+-- to 0 would create permits when acquired ones are released.
 local count, guard = KEYS[1], KEYS[2]
 --@include parse_int
 --@include run_once

@@ -1,14 +1,14 @@
--- semaphore_set: say how many permits there are, if nobody has.
+-- semaphore_set: sets the number of permits, unless it was set before.
 --
--- KEYS  1 number of free permits   2 the ledger: permits:owner, by the end of the
---       lease   3 guard of this request
--- ARGV  1 how many   2 channel, then the commands to publish with; none =
---       'publish'
--- Gives '1' when it was set, '0' when it was there already; an error when the
---       key is something else.
+-- KEYS  1 number of free permits   2 ledger: permits:owner, scored by the end of
+--       the lease   3 guard of this request
+-- ARGV  1 number of permits   2 channel   then the publish commands (none:
+--       'publish')
+-- Returns '1' if it was set, '0' if it had been set before; an error if the key
+--       holds something else.
 --
--- Twice is harmless: the guard has the answer. The ledger of a semaphore that was
--- deleted is void.
+-- Idempotent: the guard keeps the result. The ledger of a deleted semaphore is
+-- void, and deleted.
 local count, ledger, guard = KEYS[1], KEYS[2], KEYS[3]
 local PUBLISH_ARGS = 3
 --@include publish

@@ -1,13 +1,13 @@
--- slots_leave: a client does not wait for a permit any more.
+-- slots_leave: a client stops waiting for a permit.
 --
 -- KEYS  1 number of free permits
--- ARGV  1 channel   2 the channel on which the client is called   3 '1' if it
---       listens no more, either   then the commands to publish with; none =
---       'publish'
--- Gives how many others were called.
+-- ARGV  1 channel   2 the channel on which the client is notified   3 '1' if it
+--       also stops listening to the lock's channel   then the publish commands
+--       (none: 'publish')
+-- Returns the number of other clients notified.
 --
--- As wait_leave. If several permits are free, one client is called, too: who
--- gets in calls the next.
+-- As wait_leave. If several permits are free, one client is notified, too: once
+-- it acquired one, it notifies the next.
 local PUBLISH_ARGS = 4
 --@include publish
 --@include notify_waiter
