@@ -19,8 +19,8 @@ local lock, queue, scores, unresponsive = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, target, lease = ARGV[1], ARGV[2], ARGV[3]
 
 -- Fast path: no holder and no waiter.
-if target == '1' and redis.call('exists', lock, queue, scores, unresponsive) == 0
-then
+if target == '1' and
+    redis.call('exists', lock, queue, scores, unresponsive) == 0 then
 --@include take_free_lock
 end
 

@@ -3,10 +3,10 @@
 -- KEYS  1 lock hash   2 queue   3 scores
 -- ARGV  1 first place wanted   2 number of places   3 value
 -- Returns an array: TTL in ms (-1 none, -2 not locked, SCRIPT_NO_LOCK a hash
---       that is no lock); number of fields; length of the queue; field and value
---       of up to 32 fields; for each place wanted the waiter and ms until its
---       score passes, '' if it has no valid score; last, if the holder published
---       a value, its number.
+--       that is no lock); number of fields; length of the queue; field and
+--       value of up to 32 fields; for each place wanted the waiter and ms until
+--       its score passes, '' if it has no valid score; last, if the holder
+--       published a value, its number.
 --@include lock_fields
 --@include value_number
 local MAX_AGE = 315360000000 -- ten years; no valid score is that far ahead

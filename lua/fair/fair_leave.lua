@@ -1,7 +1,7 @@
 -- fair_leave: removes an owner from the queue; optionally ends its hold.
 --
--- KEYS  1 lock hash   2 queue   3 scores   4 unresponsive: notes on waiters that
---       did not respond
+-- KEYS  1 lock hash   2 queue   3 scores   4 unresponsive: notes on waiters
+--       that did not respond
 -- ARGV  1 owner, '' = only check the queue   2 prefix of a waiter's channel
 --       3 '1' to end its hold as well   4 wait_ms   5 notify_grace, as
 --       fair_acquire   then the publish commands (none: 'publish')

@@ -1,8 +1,8 @@
 -- fair_release: releases one hold; the last release frees the lock and notifies
 -- the first waiter.
 --
--- KEYS  1 lock hash   2 queue   3 scores   4 unresponsive: notes on waiters that
---       did not respond
+-- KEYS  1 lock hash   2 queue   3 scores   4 unresponsive: notes on waiters
+--       that did not respond
 -- ARGV  1 owner   2 target hold count   3 hold-off: ms for which the lock stays
 --       taken after its last release, '0' frees it   4 wait_ms   5 prefix of a
 --       waiter's channel   6 notify_grace, as fair_acquire   then the publish

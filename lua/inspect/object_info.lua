@@ -37,7 +37,8 @@ if count_of('zcard', ARGV[2]) > 0 or number and count_of('hlen', ARGV[3]) > 0
 then
     return {'slots', token, value, 0, -1}
 elseif not number then
-    return {count_of('hlen', ARGV[5]) > 0 and 'latch' or 'none', token, 0, 0, -1}
+    local kind = count_of('hlen', ARGV[5]) > 0 and 'latch' or 'none'
+    return {kind, token, 0, 0, -1}
 elseif not parse_int(number) then
     return {'other', token, 0, 0, -1}
 end

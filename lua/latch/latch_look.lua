@@ -3,8 +3,8 @@
 -- KEYS  1 count   2 notes
 -- ARGV  1 channel   then the publish commands (none: 'publish')
 -- Returns an array: the count, 0 when open; ms until it opens at its deadline,
---       -1 never; 1 if the deadline opened it, else 0. An error if the key holds
---       no number.
+--       -1 never; 1 if the deadline opened it, else 0. An error if the key
+--       holds no number.
 --
 -- A latch that opens at its deadline publishes nothing: its key expires. The
 -- first client that finds it open publishes for clients that do not know of

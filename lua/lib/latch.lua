@@ -8,9 +8,9 @@
 --   '#'             number of the current generation; each set or opening of
 --                   the latch begins one
 --   '!'             deadline, server time in ms; 'past' once it was reported
---   c: n: + ticket  generation in which this idempotency token of a countdown
+--   'c:'/'n:' ticket generation in which this idempotency token of a countdown
 --                   counted ('n:' a name, valid again in a new generation)
---   's:' + request  generation that this request began
+--   's:' request    generation that this request began
 --   '@'             clean-up state, if there are many notes: generation up to
 --                   which notes are deleted, when it ended, HSCAN cursor
 

@@ -14,10 +14,15 @@
 --                     lock without notifying a waiter. 'all' while such clients
 --                     win against the listener: every waiter must listen then.
 
--- client_channel: on which this client is notified. attempt: 'new'; 'called'
--- after a notification, when another client was faster: the client re-enters at
--- the front; 'foreign' after a release that notified no waiter; else 'again'. A
--- client keeps its place if it has one. Returns one of these constants.
+-- client_channel: on which this client is notified. attempt:
+--
+--   'new'      the first acquire
+--   'again'    a retry of the client's own
+--   'called'   after a notification, but another client was faster: the client
+--              re-enters at the front
+--   'foreign'  after a release that notified no waiter
+--
+-- A client keeps its place if it has one. Returns one of these constants.
 local function register(channel, client_channel, attempt)
     -- The client must listen to the lock's channel and retry at each message.
     local NOT_REGISTERED = 0

@@ -3,8 +3,8 @@
 -- KEYS  1 lock hash
 -- ARGV  1 owner field   2 target hold count   3 lease in ms
 --       optional, to wait in the queue: 4 the lock's channel   5 the channel on
---       which this client is notified   6 attempt: 'new', 'called', 'foreign' or
---       'again', see register
+--       which this client is notified   6 attempt: 'new', 'called', 'foreign'
+--       or 'again', see register
 -- Returns nil if acquired; if busy, the holder's TTL in ms, SCRIPT_BUSY_NO_TTL
 --       if it has none, with 4 to 6 an array: the TTL and register's result;
 --       SCRIPT_OUTER_HOLD_LOST if the outer holds of a re-entry are gone;

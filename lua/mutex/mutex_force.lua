@@ -2,8 +2,9 @@
 --
 -- KEYS  1 lock hash
 -- ARGV  1 owner field   2 channel   then the publish commands (none: 'publish')
--- Returns SCRIPT_ENDED; 0 if this owner did not hold the lock; SCRIPT_NO_LOCK if
---       the key holds a hash that is no lock; an error for a read-write lock.
+-- Returns SCRIPT_ENDED; 0 if this owner did not hold the lock; SCRIPT_NO_LOCK
+--       if the key holds a hash that is no lock; an error for a read-write
+--       lock.
 --
 -- The owner is named, so a delayed request cannot end another owner's hold.
 -- Also rolls back an acquire that was granted too late.

@@ -1,9 +1,9 @@
 -- read_acquire: acquires the lock for reading, or returns how long to wait.
 --
 -- KEYS  1 lock hash   2 this owner's read key   3 writer intent
--- ARGV  1 owner   2 target hold count   3 lease in ms   4 the id under which this
---       owner writes, if it is another one; '' or none = it is not   5 an owner
---       that reads, as far as the client knows; '' or none = unknown
+-- ARGV  1 owner   2 target hold count   3 lease in ms   4 the id under which
+--       this owner writes, if it is another one; '' or none = it is not   5 an
+--       owner that reads, as far as the client knows; '' or none = unknown
 -- Returns nil if acquired; if busy, ms to wait, SCRIPT_BUSY_NO_TTL if unknown;
 --       SCRIPT_OUTER_HOLD_LOST if the outer holds of a re-entry are gone;
 --       SCRIPT_NO_LOCK if the key holds another kind of lock, or a hash that is

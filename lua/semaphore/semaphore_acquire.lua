@@ -1,7 +1,7 @@
 -- semaphore_acquire: acquires permits, or returns when the first lease ends.
 --
--- KEYS  1 number of free permits   2 ledger: permits:owner, scored by the end of
---       the lease
+-- KEYS  1 number of free permits   2 ledger: permits:owner, scored by the
+--       end of the lease
 -- ARGV  1 owner   2 permits wanted   3 lease in ms   4 channel   then the
 --       publish commands (none: 'publish')
 -- Returns the permits wanted, as a string, if acquired; if busy, ms until the

@@ -1,7 +1,7 @@
 -- semaphore_force: releases all permits of one acquire.
 --
--- KEYS  1 number of free permits   2 ledger: permits:owner, scored by the end of
---       the lease
+-- KEYS  1 number of free permits   2 ledger: permits:owner, scored by the
+--       end of the lease
 -- ARGV  1 owner   2 channel   then the publish commands (none: 'publish')
 -- Returns SCRIPT_ENDED; 0 if the ledger has no such owner.
 --

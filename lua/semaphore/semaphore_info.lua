@@ -1,7 +1,7 @@
 -- semaphore_info: free permits and acquires of a semaphore.
 --
--- KEYS  1 number of free permits   2 ledger: permits:owner, scored by the end of
---       the lease
+-- KEYS  1 number of free permits   2 ledger: permits:owner, scored by the
+--       end of the lease
 -- ARGV  1 channel   then the publish commands (none: 'publish')
 -- Returns an array: 1 if the number of permits was set, else 0; number of free
 --       permits; number of ledger entries; ms until the first of them expires,

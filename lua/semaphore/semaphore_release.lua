@@ -1,7 +1,7 @@
 -- semaphore_release: releases some or all permits of one acquire.
 --
--- KEYS  1 number of free permits   2 ledger: permits:owner, scored by the end of
---       the lease
+-- KEYS  1 number of free permits   2 ledger: permits:owner, scored by the
+--       end of the lease
 -- ARGV  1 owner   2 permits it has   3 permits it keeps   4 channel   then the
 --       publish commands (none: 'publish')
 -- Returns if all are released SCRIPT_FREED plus the number of receivers (a

@@ -2,8 +2,8 @@
 --
 -- KEYS  for each acquire: number of free permits, ledger; none: they follow the
 --       other arguments
--- ARGV  for each acquire: its ledger entry, lease in ms; then, without KEYS, the
---       keys
+-- ARGV  for each acquire: its ledger entry, lease in ms; then, without KEYS,
+--       the keys
 -- Returns a string of one letter for each acquire, as permit_renew.
 --
 -- If the number of free permits does not exist, the semaphore was deleted, and

@@ -1,7 +1,7 @@
 -- semaphore_set: sets the number of permits, unless it was set before.
 --
--- KEYS  1 number of free permits   2 ledger: permits:owner, scored by the end of
---       the lease   3 guard of this request
+-- KEYS  1 number of free permits   2 ledger: permits:owner, scored by the
+--       end of the lease   3 guard of this request
 -- ARGV  1 number of permits   2 channel   then the publish commands (none:
 --       'publish')
 -- Returns '1' if it was set, '0' if it had been set before; an error if the key

@@ -1,7 +1,7 @@
 -- slots_handover: moves a permit from one owner of a client to another.
 --
--- KEYS  1 acquired permits: ids, scored by their end   2 slot table: slot number
---       -> permit id and owner
+-- KEYS  1 acquired permits: ids, scored by their end   2 slot table: slot
+--       number -> permit id and owner
 -- ARGV  1 old id   2 new id   3 new owner   4 lease in ms   5 slot number
 -- Returns the slot number as a string; SCRIPT_NOT_HELD if neither id is an
 --       acquired permit.

@@ -4,10 +4,10 @@
 --       3 slot table: slot number -> permit id and owner
 -- ARGV  1 first permit wanted   2 number of permits wanted
 -- Returns an array: 1 if the total was set, else 0; number of free permits;
---       number of acquired permits; then for each permit wanted, in the order of
---       their end: its owner, or 32 hex digits of its id if it is another
---       client's; ms until it expires, -1 never; its slot number, -1 if it has
---       none.
+--       number of acquired permits; then for each permit wanted, in the order
+--       of their end: its owner, or 32 hex digits of its id if it is another
+--       client's; ms until it expires, -1 never; its slot number, -1 if it
+--       has none.
 --
 -- An expired permit counts as free, as an acquire reclaims it.
 local count, permits, slot_table = KEYS[1], KEYS[2], KEYS[3]

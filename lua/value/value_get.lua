@@ -1,8 +1,8 @@
 -- value_get: reads the value that the holder of a lock published.
 --
 -- KEYS  1 lock hash  2 value
--- Returns owner and text; {} if there is no value, or if its owner does not hold
---       the lock.
+-- Returns owner and text; {} if there is no value, or if its owner does not
+--       hold the lock.
 --
 -- Another client's text may be long: at most 4096 bytes are returned.
 local publisher, text =
