@@ -27,9 +27,20 @@ if target ~= '0' or hold_off ~= '0' then
 --@include retain_lock
 end
 --@include remove_owner
---@include publish
 
-local receivers = publish(channel, '0')
+-- Fast path: at most one publish command, no receiver, no wait queue. Inlined
+-- for speed.
+local receivers
+if #ARGV <= PUBLISH_ARGS then
+    receivers = redis.pcall(ARGV[PUBLISH_ARGS] or 'publish', channel, '0')
+    local queue = 'dibs_lock_waiters' .. (channel:match(':.*') or '')
+    if receivers == 0 and redis.pcall('pttl', queue) == -2 then
+        return SCRIPT_FREED
+    end
+    receivers = type(receivers) == 'number' and receivers or -1
+end
+--@include publish
+receivers = receivers or publish(channel, '0')
 if receivers >= 0 or receivers_unknown then
 --@include notify_waiter
     receivers = notify_waiter(channel, KEYS[1], receivers, '2')
