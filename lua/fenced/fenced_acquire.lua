@@ -17,6 +17,7 @@ local call = redis.call
 local key, token_key = KEYS[1], KEYS[2]
 local owner, target, lease, attempt = ARGV[1], ARGV[2], ARGV[3], ARGV[7]
 local ttl = call('pttl', key)
+local channel, client_channel = ARGV[5], ARGV[6]
 local in_queue = attempt and (attempt == 'again' or attempt == 'foreign')
 local has = 0
 
@@ -63,11 +64,11 @@ elseif ttl ~= -2 then
 --@include is_lock
         if attempt ~= 'called' and not is_lock(key) then
             return SCRIPT_NO_LOCK
-        elseif not ARGV[6] then
+        elseif not client_channel then
             return ttl
         end
 --@include register
-        return {ttl, register(ARGV[5], ARGV[6], attempt)}
+        return {ttl, register(channel, client_channel, attempt)}
     end
 end
 
@@ -81,6 +82,6 @@ end
 local failed = take_hold(key, owner, has, target, ttl, lease)
 if not failed and ttl == -2 and in_queue then
 --@include leave_queue
-    leave_queue(ARGV[5], ARGV[6], attempt)
+    leave_queue(channel, client_channel, attempt)
 end
 return failed or token

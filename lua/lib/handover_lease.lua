@@ -1,8 +1,8 @@
 -- handover_lease: starts the new owner's lease when a hold is handed over.
 --
 -- Requires key, lease, holds (hold counts of the old and the new owner), and
--- channel (or nil). Provides ends_sooner: the lock now ends sooner than before,
--- and channel is to be told.
+-- channel (or nil). Provides ends_sooner: whether the lock ends sooner than
+-- before, so that its waiters must be notified.
 
 -- The hand-over sets the lease; a repeated one, which finds the new owner, only
 -- lengthens it.

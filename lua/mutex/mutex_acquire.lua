@@ -14,8 +14,9 @@
 -- Idempotent, also when delayed: raises the hold count to the target instead of
 -- incrementing it. A re-entry never shortens the lease.
 local key, owner, target, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local channel, client_channel, attempt = ARGV[4], ARGV[5], ARGV[6]
 local ttl = redis.call('pttl', key)
-local in_queue = ARGV[6] == 'again' or ARGV[6] == 'foreign'
+local in_queue = attempt == 'again' or attempt == 'foreign'
 if ttl == -2 and target == '1' and not in_queue then
 --@include take_free_lock
 elseif ttl == -2 and target == '1' then
@@ -23,7 +24,7 @@ elseif ttl == -2 and target == '1' then
     local failed = take_hold(key, owner, 0, '1', ttl, lease)
     if not failed then
 --@include leave_queue
-        leave_queue(ARGV[4], ARGV[5], ARGV[6])
+        leave_queue(channel, client_channel, attempt)
     end
     return failed
 elseif ttl == -2 then
@@ -41,10 +42,10 @@ elseif target ~= '1' then
 end
 
 --@include is_lock
-if ARGV[6] ~= 'called' and not is_lock(key) then
+if attempt ~= 'called' and not is_lock(key) then
     return SCRIPT_NO_LOCK
-elseif not ARGV[5] then
+elseif not client_channel then
     return ttl
 end
 --@include register
-return {ttl, register(ARGV[4], ARGV[5], ARGV[6])}
+return {ttl, register(channel, client_channel, attempt)}

@@ -16,12 +16,13 @@
 local key, read_key, writer_intent = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, lease = ARGV[1], ARGV[2], ARGV[3]
 local key_prefix, key_suffix = ARGV[5], ARGV[6]
+local channel, client_channel, attempt = ARGV[7], ARGV[8], ARGV[9]
 local writer = owner .. ':write'
 local SAMPLE = 8 -- fields that are checked
 --@include take_hold
 
 -- Fast path: the lock is free, and no writer intent exists.
-local in_queue = ARGV[9] == 'again' or ARGV[9] == 'foreign'
+local in_queue = attempt == 'again' or attempt == 'foreign'
 if target == '1' and not in_queue and
     redis.call('exists', key, writer_intent) == 0 then
     redis.call('hset', key, 'mode', 'write', writer, '1')
@@ -39,8 +40,8 @@ local function busy(ms)
     if ARGV[4] ~= '0' then
         redis.pcall('set', writer_intent, owner, 'px', ARGV[4])
     end
-    if ARGV[8] then
-        return {ms, register(ARGV[7], ARGV[8], ARGV[9])}
+    if client_channel then
+        return {ms, register(channel, client_channel, attempt)}
     end
     return ms
 end
@@ -116,7 +117,7 @@ if not failed then
     redis.call('del', writer_intent)
     if in_queue then
 --@include leave_queue
-        leave_queue(ARGV[7], ARGV[8], ARGV[9])
+        leave_queue(channel, client_channel, attempt)
     end
 end
 return failed

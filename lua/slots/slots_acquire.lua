@@ -51,6 +51,7 @@ end
 
 -- Without 8 and 9, the publish commands begin there.
 attempt = attempt ~= 'publish' and attempt
+local channel, client_channel = ARGV[7], ARGV[8]
 local PUBLISH_ARGS = attempt and 10 or 8
 --@include parse_int
 if free and not parse_int(free) then
@@ -219,16 +220,16 @@ elseif answer and not is_new then
 end
 if answer and (attempt == 'again' or attempt == 'foreign') then
 --@include leave_queue
-    leave_queue(ARGV[7], ARGV[8], attempt)
+    leave_queue(channel, client_channel, attempt)
 end
 if free > 0 and (reclaimed > 0 or answer and attempt and attempt ~= 'new') then
 --@include publish
 --@include notify_waiter
     if reclaimed > 0 then
 --@include notify_free
-        notify_free(ARGV[7], free, reclaimed)
+        notify_free(channel, free, reclaimed)
     end
-    notify_waiter(ARGV[7], count, 0, reclaimed > 0 and '0')
+    notify_waiter(channel, count, 0, reclaimed > 0 and '0')
 end
 if answer then
     return answer
@@ -239,4 +240,4 @@ if not attempt then
     return ms
 end
 --@include register
-return {ms, register(ARGV[7], ARGV[8], attempt)}
+return {ms, register(channel, client_channel, attempt)}
