@@ -58,6 +58,7 @@ c_files = $(shell find include src cli examples bench tests \
 .PHONY: test-all interop install uninstall deb dist static bench peers demo sim
 .PHONY: sim-mutants scale coverage clean format check check-deps check-format
 .PHONY: check-layers check-lists check-size check-header check-cdef check-man
+.PHONY: check-lua
 .PHONY: check-gcc check-clang check-symbols check-asan check-tsan check-install
 .PHONY: check-deb check-dist check-static check-abi check-versions check-peers
 .PHONY: help help-all
@@ -215,7 +216,8 @@ check-deps:
 	@tools/deps.sh build test check
 
 check: check-deps check-format check-layers check-lists check-size \
-	check-header check-cdef check-man check-gcc check-clang check-symbols
+	check-header check-cdef check-man check-lua check-gcc check-clang \
+	check-symbols
 	@echo "All checks passed."
 
 format:
@@ -225,7 +227,7 @@ check-format:
 	@$(CLANG_FORMAT) --dry-run -Werror $(c_files)
 	@echo "check-format: all C and C++ files are formatted"
 
-check-layers check-lists check-size check-header check-man:
+check-layers check-lists check-size check-header check-man check-lua:
 	@tools/$(subst -,_,$@).sh
 
 check-cdef:

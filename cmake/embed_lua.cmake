@@ -1,45 +1,49 @@
-# Turns Lua scripts into one C file: their text, and the SHA1 under which the
-# server will know it, so that the library needs neither files at run time nor
-# SHA1 code of its own.
+# Writes a C file with the text of each Lua script and its SHA1, by which the
+# server caches it. So the library reads no files and computes no SHA1.
 #
-# Usage: cmake -DOUT=gen/scripts_gen.c "-DIN=a.lua;b.lua" -P embed_lua.cmake
+# Usage: cmake -DOUT=gen/scripts_gen.c -DRESULTS=lock_type.h
+#          "-DIN=a.lua;b.lua" -P embed_lua.cmake
 #
-# Beside OUT, in lua, the whole texts are left for tests.
+# The expanded texts are left in the folder lua beside OUT, for tests and for
+# luacheck.
 #
-# What several scripts share is written once, in lua/lib. A line
+# Expansion:
+#   --@include name   is replaced by the text of lib/name.lua, less the comment
+#                     above its first empty line. A part may include parts.
+#   lib/envelope.lua  wraps each script; the script stands for its --@script.
+#   SCRIPT_NAME       is replaced by the number that enum dibs__script_result
+#                     in RESULTS gives that name: it costs nothing at run time,
+#                     and C and Lua cannot differ.
 #
-#     --@include name
-#
-# in a script is replaced by the text of lib/name.lua beside it, less the
-# comment above its first empty line. A part must not include another one.
-#
-# Around all of it comes lib/around.lua, which says what for: the script is where
-# it has the line "--@script".
-#
-# Only printable ASCII and newlines may be in a script: other bytes are easy to
+# Scripts may have only printable ASCII and newlines: other bytes are easy to
 # overlook in a review, and servers and log viewers show them differently.
 cmake_minimum_required(VERSION 3.18)
 
 # Square brackets, semicolons and backslashes of scripts must survive, so lists
 # are not used below.
 
-# The text of a part, less the comment at its top.
+set(MAX_INCLUDES 64) # per script; more means that a part includes itself
+
+file(READ "${RESULTS}" header)
+string(REGEX MATCHALL "SCRIPT_[A-Z_]+ =[ \n]*-?[0-9]+" results "${header}")
+if(NOT results)
+  message(FATAL_ERROR "${RESULTS}: no SCRIPT_NAME = number")
+endif()
+
+# Reads a part, without the comment at its top.
 function(read_part path out)
   if(NOT EXISTS "${path}")
     message(FATAL_ERROR "there is no ${path}")
   endif()
   file(READ "${path}" part)
-  if(part MATCHES "(^|\n)--@include")
-    message(FATAL_ERROR "${path}: a part must not include another one")
-  endif()
   string(FIND "${part}" "\n\n" head)
   math(EXPR head "${head} + 2")
   string(SUBSTRING "${part}" ${head} -1 part)
   set(${out} "${part}" PARENT_SCOPE)
 endfunction()
 
-# Puts a part in the place of the first such line of a text.
-function(put_in text line part out)
+# Replaces the first occurrence of a line by a part.
+function(replace_line text line part out)
   string(FIND "${text}" "${line}" at)
   string(LENGTH "${line}" size)
   math(EXPR rest "${at} + ${size}")
@@ -48,22 +52,41 @@ function(put_in text line part out)
   set(${out} "${before}${part}${after}" PARENT_SCOPE)
 endfunction()
 
-# A script's text with its parts, and what is around it.
+# Replaces the names of result codes by their numbers.
+function(replace_results text out)
+  foreach(result IN LISTS results)
+    string(REGEX MATCH "^(SCRIPT_[A-Z_]+) =[ \n]*(-?[0-9]+)$" found "${result}")
+    set(name "${CMAKE_MATCH_1}")
+    set(number "${CMAKE_MATCH_2}")
+    string(REGEX REPLACE "${name}([^A-Z_])" "${number}\\1" text "${text}")
+  endforeach()
+  set(${out} "${text}" PARENT_SCOPE)
+endfunction()
+
+# The text of a script as the server gets it.
 function(expand path out)
   get_filename_component(dir "${path}" DIRECTORY)
   file(READ "${path}" script)
   if(NOT script MATCHES "\n$")
-    message(FATAL_ERROR "${path}: its last line has no end")
+    message(FATAL_ERROR "${path}: its last line has no newline")
   endif()
-  read_part("${dir}/../lib/around.lua" text)
-  put_in("${text}" "--@script\n" "${script}" text)
-  while(text MATCHES "(^|\n)--@include ([a-z_]+)\n")
+  read_part("${dir}/../lib/envelope.lua" text)
+  replace_line("${text}" "--@script\n" "${script}" text)
+  foreach(i RANGE ${MAX_INCLUDES})
+    if(NOT text MATCHES "(^|\n)--@include ([a-z_]+)\n")
+      break()
+    endif()
     set(line "--@include ${CMAKE_MATCH_2}\n")
     read_part("${dir}/../lib/${CMAKE_MATCH_2}.lua" part)
-    put_in("${text}" "${line}" "${part}" text)
-  endwhile()
+    replace_line("${text}" "${line}" "${part}" text)
+  endforeach()
   if(text MATCHES "--@")
-    message(FATAL_ERROR "${path}: --@ is not followed by \"include name\"")
+    message(FATAL_ERROR
+      "${path}: --@ without \"include name\", or a part includes itself")
+  endif()
+  replace_results("${text}" text)
+  if(text MATCHES "SCRIPT_[A-Z_]+")
+    message(FATAL_ERROR "${path}: ${CMAKE_MATCH_0} is not in ${RESULTS}")
   endif()
   set(${out} "${text}" PARENT_SCOPE)
 endfunction()
@@ -88,7 +111,7 @@ set(all "")
 foreach(path IN LISTS IN)
   get_filename_component(name "${path}" NAME_WE)
   if(NOT name MATCHES "^[a-z][a-z0-9_]*$")
-    message(FATAL_ERROR "${path}: not a name for a C variable")
+    message(FATAL_ERROR "${path}: not a C identifier")
   endif()
 
   expand("${path}" text)

@@ -152,35 +152,37 @@ set(DIBS_SCRIPTS
   lua/value/value_set.lua
 )
 
-# What several of them share, put in where a script has "--@include name"; and
-# around.lua, which is around each.
+# The parts that scripts include ("--@include name"), and envelope.lua, which
+# wraps each script.
 set(DIBS_SCRIPT_PARTS
+  lua/lib/deregister.lua
+  lua/lib/drop_value.lua
+  lua/lib/envelope.lua
+  lua/lib/fair_grace.lua
+  lua/lib/fair_queue.lua
+  lua/lib/handover_lease.lua
   lua/lib/is_lock.lua
-  lua/lib/guard.lua
-  lua/lib/held.lua
   lua/lib/latch.lua
-  lua/lib/permits.lua
-  lua/lib/renew_permit.lua
-  lua/lib/tell_free.lua
-  lua/lib/token.lua
-  lua/lib/whole.lua
-  lua/lib/first_hold.lua
-  lua/lib/take_hold.lua
-  lua/lib/tell_free.lua
   lua/lib/leave_queue.lua
-  lua/lib/lessen.lua
-  lua/lib/keep.lua
-  lua/lib/keep_hold.lua
-  lua/lib/new_lease.lua
-  lua/lib/free_hold.lua
+  lua/lib/ledger.lua
+  lua/lib/lock_fields.lua
+  lua/lib/notify_free.lua
+  lua/lib/notify_waiter.lua
+  lua/lib/now.lua
+  lua/lib/parse_int.lua
   lua/lib/publish.lua
   lua/lib/register.lua
-  lua/lib/around.lua
-  lua/lib/call_waiter.lua
-  lua/lib/stop_waiting.lua
-  lua/lib/fair_queue.lua
+  lua/lib/remove_owner.lua
+  lua/lib/renew_permit.lua
+  lua/lib/retain_lock.lua
+  lua/lib/run_once.lua
+  lua/lib/set_lower_count.lua
+  lua/lib/shorten_ttl.lua
+  lua/lib/slot_permits.lua
+  lua/lib/take_free_lock.lua
+  lua/lib/take_hold.lua
+  lua/lib/token.lua
   lua/lib/value_number.lua
-  lua/lib/drop_value.lua
 )
 
 # Section 3 of the manual. Each function in a page's synopsis also gets a page

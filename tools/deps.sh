@@ -55,6 +55,7 @@ needs_check=(
     "command -v groff|groff-base"
     "command -v nm|binutils"
     "command -v promtool|prometheus"
+    "command -v luacheck|lua-check"
     "command -v python3|python3"
 )
 needs_coverage=(

@@ -1,160 +1,189 @@
--- fair_acquire: take the lock in turn, or stand in the queue for it.
+-- fair_acquire: acquires the lock in queue order, or enqueues the owner.
 --
 -- KEYS  1 lock hash   2 queue   3 scores: until when each waiter counts
---       4 silent: who did not hear, or did not come, and since when
--- ARGV  1 owner   2 holds it will then have   3 lease in ms
---       4 W: how long a silent waiter counts   5 channel of a waiter, less its
---       owner   6 '1' to wait in the queue, '0' to go away again   7 ms that
---       the first in line has to ask in when it heard   then the commands to
---       publish with; none = 'publish'
--- Gives nil when taken; >= 0 when not: come back after so many ms at the
---       latest; -3 when the outer holds of a re-entry are gone; -6 when the
---       key holds a read-write lock, or a hash that is no lock.
+--       4 unresponsive: notes on waiters that did not respond
+-- ARGV  1 owner   2 target hold count   3 lease in ms   4 wait_ms: how long a
+--       waiter counts without an acquire   5 prefix of a waiter's channel, its
+--       owner follows   6 '1' to enqueue, '0' to try only   7 notify_grace: ms
+--       that a notified first waiter has to send an acquire   then the publish
+--       commands (none: 'publish')
+-- Returns nil if acquired; if busy, ms after which to retry at the latest;
+--       SCRIPT_OUTER_HOLD_LOST if the outer holds of a re-entry are gone;
+--       SCRIPT_NO_LOCK if the key holds a read-write lock, or a hash that is no
+--       lock.
 --
--- The server's clock counts, nobody else's. A waiter that asks proves that it
--- lives and pushes its score back, beyond anything that another client may take
--- off it meanwhile. A waiter that does not hear when it is called, and a second
--- later still does not, is dead, and goes. A waiter that hears and yet does not
--- ask is stopped, and goes after five seconds or so. Twice is harmless.
-local lock, queue, scores, silent = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+-- Idempotent. fair_queue describes how dead waiters are evicted. An acquire
+-- moves the score of its waiter further ahead than other clients may lower it
+-- in the meantime.
+local lock, queue, scores, unresponsive = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, target, lease = ARGV[1], ARGV[2], ARGV[3]
-local channel, stay, HOW = ARGV[5], ARGV[6] == '1', 8
-local AGES = 315360000000 -- ten years of ms: no sane time is that far off
-local wait = math.min(tonumber(ARGV[4]), AGES)
-local called = math.min(tonumber(ARGV[7]), wait)
-local BUSY = 2000 -- ms between two questions of the first in line
-local NEAR = 100  -- places that look for the end of the lease, too
-local FAR = 256   -- places that are counted exactly
 
--- Nearly always nobody has it and nobody waits.
-if target == '1' and redis.call('exists', lock, queue, scores, silent) == 0 then
---@include first_hold
+-- Fast path: no holder and no waiter.
+if target == '1' and
+    redis.call('exists', lock, queue, scores, unresponsive) == 0 then
+--@include take_free_lock
 end
+
+local channel, enqueue, PUBLISH_ARGS = ARGV[5], ARGV[6] == '1', 8
+local WAIT_ARG, GRACE_ARG = 4, 7
+local POLL_MS = 2000     -- ms between two acquires of the first waiter
+local NEAR_PLACES = 100  -- waiters that also poll at the end of the lease
+local EXACT_PLACES = 256 -- places that are counted exactly
+--@include now
 --@include take_hold
 --@include is_lock
 --@include publish
 --@include fair_queue
+--@include fair_grace
 
-local left = redis.call('pttl', lock)
-if left ~= -2 then
+-- The lock is free, and this owner is first in the queue, or the queue is
+-- empty: acquires the lock.
+local function acquire_in_turn(first, second)
+    local waiter = first
+    if waiter == owner then
+        redis.call('lpop', queue)
+        waiter = second
+    end
+    while waiter == owner do -- it was in the queue more than once
+        redis.call('lpop', queue)
+        waiter = redis.call('lindex', queue, 0)
+    end
+    if waiter then
+        redis.call('zrem', scores, owner)
+        redis.call('zadd', scores,
+                   now + math.min(tonumber(lease), MAX_AGE) + wait_ms, waiter)
+    else
+        redis.call('del', scores, unresponsive)
+    end
+    return take_hold(lock, owner, 0, target, -2, lease)
+end
+
+-- The lock is free: notifies the waiters before this owner, and evicts dead
+-- ones. Returns nil, first and second waiter if it is this owner's turn; else
+-- ms after which to retry.
+local function notify_predecessors()
+    local place, evicted_client, retry_ms = 0, nil, nil
+    for _ = 1, 256 do
+        local two = redis.call('lrange', queue, place, place + 1)
+        local waiter = two[1]
+        if (not waiter or waiter == owner) and place == 0 then
+            return nil, waiter, two[2]
+        elseif not waiter or waiter == owner or place == 128 then
+            break
+        end
+        local receivers = notify(waiter)
+        local score = score_of(waiter)
+        local left -- ms that this waiter has without an acquire
+        if receivers < 0 then
+            left = score > now and waiter:find(UUID) and -1 or 0
+        elseif receivers == 0 then
+            left = score > now and grace_left_offline(waiter, score) or 0
+        elseif place > 0 then
+            if score <= now then
+                redis.call('zadd', scores, now + notify_grace, waiter)
+            end
+            break -- the offline waiters before it have their grace
+        else
+            left = grace_left_notified(waiter, score, enqueue or two[2],
+                                       initially_spent(waiter, evicted_client))
+        end
+        if left == 0 then
+            evict(waiter)
+            evicted_client = receivers > 0 and waiter:sub(1, 36) or
+                evicted_client
+        elseif receivers < 0 then
+            return OFFLINE_GRACE
+        elseif receivers > 0 then
+            return math.min(OFFLINE_GRACE, left + 1, notify_grace / 3)
+        else
+            retry_ms = retry_ms or left + 1
+            place = place + 1
+        end
+    end
+    return retry_ms or OFFLINE_GRACE
+end
+
+-- Appends this owner to the queue unless it is there. Returns its place and the
+-- length of the queue. An entry without a score is left over: it has no place.
+local function join_queue()
+    local score = redis.call('zscore', scores, owner)
+    local place = redis.call('lpos', queue, owner, 'MAXLEN', EXACT_PLACES)
+    local length = score and redis.call('llen', queue)
+    if score and not place and length > EXACT_PLACES then
+        place = length
+    elseif not score and place then
+        redis.call('lrem', queue, 0, owner)
+        place = false
+    end
+    if not place then
+        length = redis.call('rpush', queue, owner)
+        place = length - 1
+    end
+    return place, length
+end
+
+-- Sets this owner's score, and the expiry of queue and scores: both end
+-- together, after the last score. A last score too far ahead would keep them,
+-- so it is corrected.
+local function set_score(place, length, ttl)
+    local lock_end = now + math.min(math.max(ttl, 0), MAX_AGE)
+    local score = math.min(lock_end + wait_ms * (place + 1), now + MAX_AGE)
+    redis.call('zadd', scores, score, owner)
+    local last
+    for _ = 1, 8 do
+        local top = redis.call('zrange', scores, -1, -1, 'WITHSCORES')
+        last = tonumber(top[2]) or 0
+        if last <= now + MAX_AGE then
+            break
+        end
+        redis.call('zadd', scores, now + wait_ms, top[1])
+    end
+    local expire_at = math.max(
+        lock_end + math.min(tonumber(lease), MAX_AGE) + wait_ms * (length + 4),
+        math.ceil(math.min(last, now + MAX_AGE)) + wait_ms)
+    expire_at = math.min(expire_at, now + 4 * MAX_AGE)
+    redis.call('pexpireat', queue, expire_at)
+    redis.call('pexpireat', scores, expire_at)
+end
+
+-- Returns after how many ms the waiter at this place polls.
+local function poll_ms(place, ttl)
+    local ms = math.min(place < 2 and POLL_MS or POLL_MS * (place + 1),
+                        wait_ms / 3)
+    if place == 0 and ttl >= 0 then
+        return math.min(ms, ttl + 1)
+    elseif place < NEAR_PLACES and ttl >= 0 then
+        return math.min(ms, math.max(ttl + 1, POLL_MS))
+    end
+    return ms
+end
+
+local ttl = redis.call('pttl', lock)
+if ttl ~= -2 then
     local found = redis.call('hmget', lock, owner, 'mode')
     if found[2] then
-        return -6
+        return SCRIPT_NO_LOCK
     elseif tonumber(found[1] or nil) then
-        return take_hold(lock, owner, tonumber(found[1]), target, left, lease)
+        return take_hold(lock, owner, tonumber(found[1]), target, ttl, lease)
     elseif target == '1' and not is_lock(lock) then
-        return -6
+        return SCRIPT_NO_LOCK
     end
 end
 if target ~= '1' then
-    return -3
+    return SCRIPT_OUTER_HOLD_LOST
 end
 
--- The lock is free: whose turn is it? Who is called and does not hear gets a
--- second, who had that already goes. Without the right to call nobody knows who
--- hears; then only the score counts.
-local sleep
-if left == -2 then
-    local place, begun, client = 0, 0, nil
-    for _ = 1, 256 do
-        local two = redis.call('lrange', queue, place, place + 1)
-        local who = two[1]
-        if (not who or who == owner) and place == 0 then
-            if who == owner then
-                redis.call('lpop', queue)
-                who = two[2]
-            end
-            while who == owner do
-                redis.call('lpop', queue)
-                who = redis.call('lindex', queue, 0)
-            end
-            if who then
-                redis.call('zrem', scores, owner)
-                redis.call('zadd', scores,
-                           now + math.min(tonumber(lease), AGES) + wait, who)
-            else
-                redis.call('del', scores, silent)
-            end
-            return take_hold(lock, owner, 0, target, left, lease)
-        elseif not who or who == owner or place == 128 then
-            break
-        end
-        local heard = call(who)
-        local score = score_of(who)
-        local mine = 0 -- ms that it still has without asking
-        if heard < 0 then
-            mine = score > now and who:find(UUID) and -1 or 0
-        elseif heard == 0 then
-            mine = score > now and deaf_rest(who, score) or 0
-        elseif place > 0 then
-            if score <= now then
-                redis.call('zadd', scores, now + called, who)
-            end
-            break -- those before it have their second
-        else
-            begun = who:sub(1, 36) == client and called - SOON or 0
-            mine = called_rest(who, score, stay or two[2], begun)
-        end
-        if mine == 0 then
-            throw_out(who)
-            -- If its process is stopped, so are the others of its client.
-            client = heard > 0 and who:sub(1, 36) or client
-        elseif heard == 0 then
-            sleep = sleep or mine + 1
-            place = place + 1
-        else
-            sleep = heard > 0 and math.min(SOON, mine + 1, called / 3) or SOON
-            break
-        end
-    end
-    sleep = sleep or SOON
-end
-if not stay then
-    return sleep or left
-end
-
--- Into the queue, or once more: here I am. An entry without a score is what
--- somebody left behind, not a place.
-local known = redis.call('zscore', scores, owner)
-local place = redis.call('lpos', queue, owner, 'MAXLEN', FAR)
-local length = known and redis.call('llen', queue)
-if known and not place and length > FAR then
-    place = length
-elseif not known and place then
-    redis.call('lrem', queue, 0, owner)
-    place = false
-end
-if not place then
-    length = redis.call('rpush', queue, owner)
-    place = length - 1
-end
-local horizon = now + math.min(math.max(left, 0), AGES)
-local mine = math.min(horizon + wait * (place + 1), now + AGES)
-redis.call('zadd', scores, mine, owner)
--- Nothing stays for ever, and both end together, behind the last score. One
--- that is no sane time would keep them, so it is put right.
-local last
-for _ = 1, 8 do
-    local top = redis.call('zrange', scores, -1, -1, 'WITHSCORES')
-    last = tonumber(top[2]) or 0
-    if last <= now + AGES then
-        break
-    end
-    redis.call('zadd', scores, now + wait, top[1])
-end
-local over = math.max(
-    horizon + math.min(tonumber(lease), AGES) + wait * (length + 4),
-    math.ceil(math.min(last, now + AGES)) + wait)
-over = math.min(over, now + 4 * AGES)
-redis.call('pexpireat', queue, over)
-redis.call('pexpireat', scores, over)
-
-if not sleep then
-    sleep = math.min(place < 2 and BUSY or BUSY * (place + 1), wait / 3)
-    if place == 0 and left >= 0 then
-        sleep = math.min(sleep, left + 1)
-    elseif place < NEAR and left >= 0 then
-        sleep = math.min(sleep, math.max(left + 1, BUSY))
+local retry_ms
+if ttl == -2 then
+    local first, second
+    retry_ms, first, second = notify_predecessors()
+    if not retry_ms then
+        return acquire_in_turn(first, second)
     end
 end
-return math.floor(sleep)
+if not enqueue then
+    return retry_ms or ttl
+end
+local place, length = join_queue()
+set_score(place, length, ttl)
+return math.floor(retry_ms or poll_ms(place, ttl))

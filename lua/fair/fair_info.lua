@@ -1,40 +1,39 @@
--- fair_info: who holds the lock, and who waits for it in which order.
+-- fair_info: holder and waiters of a fair lock.
 --
 -- KEYS  1 lock hash   2 queue   3 scores
--- ARGV  1 first place wanted   2 how many   3 value
--- Gives an array: remaining time in ms (-1 none, -2 not locked, -6 a hash that
---       is no lock), number of fields, length of the queue, then field and
---       value of up to 32; then, for each place asked for, the waiter and until
---       when it counts in ms from now, '' if nobody knows or its score is no
---       sane time. Last, if the holder published a value: the number of it, as
---       a number.
---@include is_lock
+-- ARGV  1 first place wanted   2 number of places   3 value
+-- Returns an array: TTL in ms (-1 none, -2 not locked, SCRIPT_NO_LOCK a hash
+--       that is no lock); number of fields; length of the queue; field and
+--       value of up to 32 fields; for each place wanted the waiter and ms until
+--       its score passes, '' if it has no valid score; last, if the holder
+--       published a value, its number.
+--@include lock_fields
 --@include value_number
-local AGES = 315360000000 -- ten years of ms: no sane time is that far off
+local MAX_AGE = 315360000000 -- ten years; no valid score is that far ahead
+local MAX_FIELDS = 32
 local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
 local first, count = tonumber(ARGV[1]), tonumber(ARGV[2])
-local held = redis.call('hlen', lock)
-local all = held <= 32 and redis.call('hgetall', lock) or {}
-local left = held <= 32 and redis.call('pttl', lock) or -6
-local answer = {left, #all / 2, redis.call('llen', queue)}
+local field_count = redis.call('hlen', lock)
+local is_small = field_count <= MAX_FIELDS
+local fields = is_small and redis.call('hgetall', lock) or {}
+local ttl = is_small and redis.call('pttl', lock) or SCRIPT_NO_LOCK
+local answer = {ttl, #fields / 2, redis.call('llen', queue)}
 
-if not all_holds(all) then
-    answer[1] = -6
+if not all_holds(fields) then
+    answer[1] = SCRIPT_NO_LOCK
 end
-for i = 1, #all, 2 do
-    answer[#answer + 1] = all[i]:sub(1, 512) -- a stranger's may be long
-    answer[#answer + 1] = all[i + 1]:sub(1, 512)
+for i = 1, #fields do
+    answer[#answer + 1] = fields[i]:sub(1, 512) -- another client's may be long
 end
 if count > 0 then
-    local time = redis.call('time')
-    local now = time[1] * 1000 + math.floor(time[2] / 1000)
-    local who = redis.call('lrange', queue, first, first + count - 1)
-    for _, owner in ipairs(who) do
-        local score = tonumber(redis.call('zscore', scores, owner) or nil)
-        local sane = score and score >= 0 and score <= now + AGES
-        answer[#answer + 1] = owner:sub(1, 512)
-        answer[#answer + 1] = sane and ('%.0f'):format(score - now) or ''
+--@include now
+    local waiters = redis.call('lrange', queue, first, first + count - 1)
+    for _, waiter in ipairs(waiters) do
+        local score = tonumber(redis.call('zscore', scores, waiter) or nil)
+        local is_valid = score and score >= 0 and score <= now + MAX_AGE
+        answer[#answer + 1] = waiter:sub(1, 512)
+        answer[#answer + 1] = is_valid and ('%.0f'):format(score - now) or ''
     end
 end
-answer[#answer + 1] = value_number(ARGV[3], all)
+answer[#answer + 1] = value_number(ARGV[3], fields)
 return answer

@@ -1,25 +1,22 @@
--- fair_leave: take an owner out of the queue, and if need be off the lock.
+-- fair_leave: removes an owner from the queue; optionally ends its hold.
 --
--- KEYS  1 lock hash   2 queue   3 scores   4 silent: who did not hear, or did
---       not come, and since when
--- ARGV  1 owner, '' = only to look after the queue   2 channel of a waiter,
---       less its owner   3 '1' to end its hold as well   4 W   5 ms that the
---       first in line has to ask in when it heard   then the commands to
---       publish with; none = 'publish'
--- Gives 1 when a hold was ended; else 0, or 2 when the lock is free and
---       somebody was called: look again in a second; -6 when the key holds a
---       hash that is no lock.
+-- KEYS  1 lock hash   2 queue   3 scores   4 unresponsive: notes on waiters
+--       that did not respond
+-- ARGV  1 owner, '' = only check the queue   2 prefix of a waiter's channel
+--       3 '1' to end its hold as well   4 wait_ms   5 notify_grace, as
+--       fair_acquire   then the publish commands (none: 'publish')
+-- Returns SCRIPT_ENDED if a hold was ended; else SCRIPT_WAITER_WOKEN if the
+--       lock is free and a waiter was notified: check the queue again in a
+--       second; else 0; SCRIPT_NO_LOCK if the key holds a hash that is no lock.
 --
--- The owner who leaves may have been the one who was called. So if the lock is
--- free then, the next in line is called, as a release does it, and waiters go
--- as in fair_acquire, also on a full server. Twice is harmless. The script
--- names the owner it means, so one that comes late does a stranger no harm.
-local lock, queue, scores, silent = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local AGES = 315360000000 -- ten years of ms: no sane time is that far off
-local owner, channel, HOW = ARGV[1], ARGV[2], 6
-local wait = math.min(tonumber(ARGV[4]), AGES)
-local called = math.min(tonumber(ARGV[5]), wait)
-local ended = 0
+-- The owner may have been notified just before it leaves. So if the lock is
+-- free, the next waiter is notified, and dead waiters are evicted as fair_queue
+-- describes. Works at maxmemory. Idempotent. The owner is named, so a delayed
+-- request cannot end another owner's hold.
+local lock, queue, scores, unresponsive = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local owner, channel, PUBLISH_ARGS = ARGV[1], ARGV[2], 6
+local WAIT_ARG, GRACE_ARG = 4, 5
+local result = 0
 --@include is_lock
 --@include publish
 --@include drop_value
@@ -29,11 +26,11 @@ if ARGV[3] == '1' and owner ~= '' then
     if found[2] then
         return redis.error_reply('WRONGTYPE the key holds a read-write lock')
     elseif not is_lock(lock) then
-        ended = -6
+        result = SCRIPT_NO_LOCK
     elseif found[1] then
         redis.call('del', lock)
         drop_value(channel:sub(1, -2), owner)
-        ended = 1
+        result = SCRIPT_ENDED
     end
 end
 if owner ~= '' then
@@ -41,44 +38,48 @@ if owner ~= '' then
     redis.call('lrem', queue, 0, owner)
 end
 if redis.call('exists', lock) == 1 then
-    return ended
+    return result
 end
 
+--@include now
 --@include fair_queue
-redis.pcall('hdel', silent, '') -- a full server lets a script go on that wrote
-local place, client = 0, nil
+--@include fair_grace
+-- Redis checks for OOM only before a script's first write: a no-op write.
+redis.pcall('hdel', unresponsive, '')
+local place, evicted_client = 0, nil
 for _ = 1, 128 do
     local two = redis.call('lrange', queue, place, place + 1)
-    local who = two[1]
-    if not who and place == 0 then
-        redis.call('del', scores, silent)
-        return ended
-    elseif not who then
+    local waiter = two[1]
+    if not waiter and place == 0 then
+        redis.call('del', scores, unresponsive)
+        return result
+    elseif not waiter then
         break
     end
-    local heard = call(who)
-    if heard < 0 or (heard > 0 and place > 0) then
-        return (heard < 0 or ended == 1) and ended or 2
+    local receivers = notify(waiter)
+    if receivers < 0 then
+        return result
+    elseif receivers > 0 and place > 0 then
+        return result == SCRIPT_ENDED and result or SCRIPT_WAITER_WOKEN
     end
-    local score = score_of(who)
-    local gone
-    if heard > 0 then
-        local begun = who:sub(1, 36) == client and called - SOON or 0
-        gone = called_rest(who, score, two[2], begun) == 0
-        -- If its process is stopped, so are the others of its client.
-        client = gone and who:sub(1, 36) or client
+    local score = score_of(waiter)
+    local left
+    if receivers > 0 then
+        left = grace_left_notified(waiter, score, two[2],
+                                   initially_spent(waiter, evicted_client))
     else
-        gone = deaf_rest(who, score) == 0
+        left = grace_left_offline(waiter, score)
     end
-    if gone then
-        throw_out(who)
-    elseif heard > 0 then
+    if left == 0 then
+        evict(waiter)
+        evicted_client = receivers > 0 and waiter:sub(1, 36) or evicted_client
+    elseif receivers > 0 then
         break
     else
         place = place + 1
     end
 end
 if place == 128 then
-    call(redis.call('lindex', queue, -1))
+    notify(redis.call('lindex', queue, -1))
 end
-return ended == 1 and 1 or 2
+return result == SCRIPT_ENDED and result or SCRIPT_WAITER_WOKEN

@@ -1,73 +1,72 @@
--- fair_release: give back one hold; the last one frees the lock and calls the
--- next in line.
+-- fair_release: releases one hold; the last release frees the lock and notifies
+-- the first waiter.
 --
--- KEYS  1 lock hash   2 queue   3 scores   4 silent: who did not hear, or did
---       not come, and since when
--- ARGV  1 owner   2 holds it will then have   3 ms to leave the lock taken, by
---       nobody, when that is none; '0' = free it   4 W   5 channel of a waiter,
---       less its owner   6 ms that the first in line has to ask in when it
---       heard   then the commands to publish with; none = 'publish'
--- Gives >= 1 when freed: 1 + how many heard of it; 0 when held once less; -1
---       when this owner does not hold it; -2 when freed, but the first in line
---       did not hear: look again in a second, with fair_leave.
+-- KEYS  1 lock hash   2 queue   3 scores   4 unresponsive: notes on waiters
+--       that did not respond
+-- ARGV  1 owner   2 target hold count   3 hold-off: ms for which the lock stays
+--       taken after its last release, '0' frees it   4 wait_ms   5 prefix of a
+--       waiter's channel   6 notify_grace, as fair_acquire   then the publish
+--       commands (none: 'publish')
+-- Returns if freed SCRIPT_FREED plus the number of receivers; if freed, but the
+--       first waiter is offline, SCRIPT_NO_LISTENER: the caller must send
+--       fair_leave in a second; SCRIPT_LEVEL_RELEASED; SCRIPT_NOT_HELD by this
+--       owner.
 --
--- A waiter that is called and does not hear gets a second to show up, and the
--- next is called too; so a row of dead waiters costs one second, not one each.
--- If the row is very long, the last in line is called: it came last, so it
--- lives if any of them does, and will clear the row. A waiter that hears and
--- has one behind it is marked as called, by its score and a half; a waiter that
--- is alone gets at least W. Twice is harmless. Works on a full server.
-local queue, scores, silent = KEYS[2], KEYS[3], KEYS[4]
-local owner, target, keep = ARGV[1], ARGV[2], ARGV[3]
-local AGES = 315360000000 -- ten years of ms: no sane time is that far off
-local wait, channel = math.min(tonumber(ARGV[4]), AGES), ARGV[5]
-local called = math.min(tonumber(ARGV[6]), wait)
-local HOW = 7
+-- fair_queue describes how offline waiters are treated. If very many are
+-- offline, the last one is notified: it came last, so it is alive if any is,
+-- and evicts the others. The score of a notified waiter is marked by a fraction
+-- of a half if another one is behind it (see fair_grace); a single waiter gets
+-- at least wait_ms. Idempotent. Works at maxmemory.
+local queue, scores, unresponsive = KEYS[2], KEYS[3], KEYS[4]
+local owner, target, hold_off = ARGV[1], ARGV[2], ARGV[3]
+local channel, PUBLISH_ARGS = ARGV[5], 7
+local WAIT_ARG, GRACE_ARG = 4, 6
 
-if target ~= '0' or keep ~= '0' then
-    local function first_ear()
-        local who = redis.call('lindex', queue, 0)
-        return who and channel .. who
+if target ~= '0' or hold_off ~= '0' then
+    local function first_waiter_channel()
+        local waiter = redis.call('lindex', queue, 0)
+        return waiter and channel .. waiter
     end
---@include lessen
+--@include set_lower_count
 --@include publish
---@include keep
---@include keep_hold
+--@include shorten_ttl
+--@include retain_lock
 end
---@include free_hold
+--@include remove_owner
 local two = redis.call('lrange', queue, 0, 1)
 if not two[1] then
-    return 1
+    return SCRIPT_FREED
 end
+--@include now
 --@include publish
 --@include fair_queue
 
 local place = 0
 for _ = 1, 128 do
-    local who = two[1]
-    if not who then
-        return place == 0 and 1 or -2
+    local waiter = two[1]
+    if not waiter then
+        return place == 0 and SCRIPT_FREED or SCRIPT_NO_LISTENER
     end
-    local heard = call(who)
-    if heard < 0 then
-        return 1
-    elseif heard > 0 and place == 0 and two[2] then
-        redis.pcall('zadd', scores, now + called + 0.5, who)
-        return 1 + heard
+    local receivers = notify(waiter)
+    if receivers < 0 then
+        return SCRIPT_FREED
+    elseif receivers > 0 and place == 0 and two[2] then
+        redis.pcall('zadd', scores, now + notify_grace + 0.5, waiter)
+        return SCRIPT_FREED + receivers
     end
-    local score = score_of(who)
-    if heard > 0 then
-        if score < now + wait then
-            redis.pcall('zadd', scores, now + wait, who)
+    local score = score_of(waiter)
+    if receivers > 0 then
+        if score < now + wait_ms then
+            redis.pcall('zadd', scores, now + wait_ms, waiter)
         end
-        return place == 0 and 1 + heard or -2
+        return place == 0 and SCRIPT_FREED + receivers or SCRIPT_NO_LISTENER
     end
-    if deaf_rest(who, score) == 0 then
-        throw_out(who)
+    if grace_left_offline(waiter, score) == 0 then
+        evict(waiter)
     else
         place = place + 1
     end
     two = redis.call('lrange', queue, place, place + 1)
 end
-call(redis.call('lindex', queue, -1))
-return -2
+notify(redis.call('lindex', queue, -1))
+return SCRIPT_NO_LISTENER

@@ -1,38 +1,38 @@
--- latch_look: is the latch open?
+-- latch_look: reads the state of a latch.
 --
 -- KEYS  1 count   2 notes
--- ARGV  1 channel, then the commands to publish with; none = 'publish'
--- Gives an array: what is left, 0 when open; ms until it opens by itself, -1
---       never; 1 if its deadline has passed, else 0. An error when the key holds
---       no number.
+-- ARGV  1 channel   then the publish commands (none: 'publish')
+-- Returns an array: the count, 0 when open; ms until it opens at its deadline,
+--       -1 never; 1 if the deadline opened it, else 0. An error if the key
+--       holds no number.
 --
--- A latch that opens by itself tells nobody. So the first who finds out tells
--- those who cannot know of a deadline. One that others opened in time is not
--- taken for one whose deadline has passed, once somebody has looked.
+-- A latch that opens at its deadline publishes nothing: its key expires. The
+-- first client that finds it open publishes for clients that do not know of
+-- deadlines. If the latch was opened before its deadline, the first look
+-- deletes the deadline, so that it is not reported later.
 local latch, notes = KEYS[1], KEYS[2]
-local HOW = 2
+local PUBLISH_ARGS = 2
 --@include publish
---@include whole
+--@include parse_int
 
 local count = redis.call('get', latch)
-if count and not whole(count) then
+if count and not parse_int(count) then
     return redis.error_reply('WRONGTYPE the key holds no count')
-elseif count and whole(count) > 0 then
-    return {whole(count), redis.call('pttl', latch), 0}
+elseif count and parse_int(count) > 0 then
+    return {parse_int(count), redis.call('pttl', latch), 0}
 end
-local due = redis.call('hget', notes, '!')
-if not due or count then
+local deadline = redis.call('hget', notes, '!')
+if not deadline or count then
     return {0, -1, 0}
-elseif due == 'past' then
+elseif deadline == 'past' then
     return {0, -1, 1}
 end
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now < tonumber(due) then
+--@include now
+if now < tonumber(deadline) then
     redis.pcall('hdel', notes, '!')
     return {0, -1, 0}
 end
-redis.pcall('hdel', notes, '') -- a full server lets the rest pass then
+redis.pcall('hdel', notes, '') -- a no-op write, see latch_down
 redis.pcall('hset', notes, '!', 'past')
 publish(ARGV[1], '0')
 return {0, -1, 1}

@@ -1,10 +1,11 @@
--- drop_value: takes away what an owner published, when its hold is ended.
+-- drop_value: deletes the value that an owner published, when its hold ends.
 --
--- Gives drop_value(channel, owner).
+-- Provides drop_value(channel, owner).
 
--- The key of the value is made from the name of the lock's channel. It is not
--- in KEYS, so that a user without a right to it can end a hold all the same:
--- then the value stays until its time is over, and counts for nobody.
+-- The key of the value is derived from the lock's channel instead of being in
+-- KEYS, so that a user without access to it can end a hold. The value then
+-- stays until it expires; readers ignore it, because its owner does not hold
+-- the lock.
 local function drop_value(channel, owner)
     local key = 'dibs_lock_value' .. (channel:match(':.*') or '')
     local value = redis.pcall('get', key)

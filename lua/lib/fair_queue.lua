@@ -1,86 +1,69 @@
--- fair_queue: which waiters of the fair lock live.
+-- fair_queue: liveness of the waiters of a fair lock.
 --
--- Needs queue, scores, silent, channel, wait, called, AGES, and publish. Asks
--- the server's clock where it is included. Gives now, SOON, call(who),
--- score_of(who), deaf_rest(who, score), called_rest(who, score, behind, begun),
--- throw_out(who).
+-- Requires queue, scores, unresponsive, channel (prefix of a waiter's channel),
+-- WAIT_ARG and GRACE_ARG (indices in ARGV), now, publish. Provides
+-- OFFLINE_GRACE, MAX_AGE, wait_ms, notify_grace, notify(waiter),
+-- score_of(waiter), grace_left_offline(waiter, score), evict(waiter).
 --
--- The second of a waiter that does not hear is noted apart from its score: a
--- score taken down would have other clients throw out a waiter that just has
--- not begun to listen. A full server may refuse a note.
+-- Liveness rule. Only the server's clock counts. When the lock is free, its
+-- waiters are notified in order until one receives the notification:
+--
+--   receivers  the waiter                    is evicted
+--   0          is offline: no subscription   OFFLINE_GRACE ms after the first
+--                                            notification it did not receive
+--   > 0        must acquire, if it is first  after notify_grace ms without an
+--                                            acquire, see fair_grace
+--   -1         unknown                       when its score has passed
+--
+-- The waiters behind an offline one are notified at once, so that any number of
+-- dead waiters costs one second in total. The score of a waiter is the time
+-- until which it counts; each acquire by the waiter moves it. Offline waiters
+-- are noted in the hash `unresponsive` and keep their score: other clients
+-- (Redisson) evict a waiter with a lowered score, but this one may be about to
+-- subscribe. The server may refuse a note at maxmemory.
 
-local SOON = 1000 -- ms that a waiter has who did not hear
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local OFFLINE_GRACE = 1000
+local MAX_AGE = 315360000000 -- ten years; no valid score is that far ahead
+local wait_ms = math.min(tonumber(ARGV[WAIT_ARG]), MAX_AGE)
+local notify_grace = math.min(tonumber(ARGV[GRACE_ARG]), wait_ms)
 
--- Calls a waiter: how many heard, or -1 if nobody can tell. That is so without
--- the right to publish. It is also so where a message goes to all nodes of a
--- cluster: only those who listen at this one are counted.
-local function call(who)
-    local heard = publish(channel .. who, '0')
-    return heard == 0 and ARGV[#ARGV] == 'publish' and -1 or heard
+-- Notifies a waiter. Returns the number of receivers; -1 if unknown: the user
+-- may not publish, or only the receivers at this node of a cluster are counted.
+local function notify(waiter)
+    local receivers = publish(channel .. waiter, '0')
+    return receivers == 0 and receivers_unknown and -1 or receivers
 end
 
--- Until when a waiter counts; 0 without a score. A score that is too far off is
--- no sane time, and is put right.
-local function score_of(who)
-    local score = tonumber(redis.call('zscore', scores, who) or nil) or 0
-    if score > now + AGES then
-        score = now + wait
-        redis.pcall('zadd', scores, score, who)
+-- Returns the score of a waiter, 0 if it has none. Corrects one that is too far
+-- ahead.
+local function score_of(waiter)
+    local score = tonumber(redis.call('zscore', scores, waiter) or nil) or 0
+    if score > now + MAX_AGE then
+        score = now + wait_ms
+        redis.pcall('zadd', scores, score, waiter)
     end
     return math.max(score, 0)
 end
 
--- Nobody heard the call. The ms that the waiter still has; 0: it had them, and
--- goes. The remainder of a score by W tells one stay in the queue from the
--- next.
-local function deaf_rest(who, score)
-    local noted = redis.call('hget', silent, who) or ''
-    local since, stay = noted:match('^(%d+) (.+)$')
+-- Returns the ms that an offline waiter has left; 0: it must be evicted. Other
+-- clients change scores by multiples of wait_ms, so the remainder identifies
+-- the waiter's last acquire.
+local function grace_left_offline(waiter, score)
+    local note = redis.call('hget', unresponsive, waiter) or ''
+    local since, remainder = note:match('^(%d+) (.+)$')
     since = tonumber(since or 0)
-    if stay ~= tostring(score % wait) or since > now or
-        now - since >= 10 * SOON then
-        redis.pcall('hset', silent, who, now .. ' ' .. score % wait)
-        redis.pcall('pexpire', silent, 10 * SOON)
-        return SOON
+    if remainder ~= tostring(score % wait_ms) or since > now or
+        now - since >= 10 * OFFLINE_GRACE then
+        redis.pcall('hset', unresponsive, waiter,
+                    now .. ' ' .. score % wait_ms)
+        redis.pcall('pexpire', unresponsive, 10 * OFFLINE_GRACE)
+        return OFFLINE_GRACE
     end
-    return math.max(since + SOON - now, 0)
+    return math.max(since + OFFLINE_GRACE - now, 0)
 end
 
--- The first in line heard the call. The ms that it still has to ask in; 0: it
--- had them, and goes. Time counts in steps of a third at most, each between two
--- looks at it. So a server that stood still does not cost the waiter its place.
--- What it has spent is noted for as long as it stays; `begun` is what it has
--- spent before the first look. For other clients its score has the same end,
--- with a half as a mark; but not if nobody is behind it: the next one may
--- reckon from the last score.
-local function called_rest(who, score, behind, begun)
-    local noted = redis.call('hget', silent, 'called ' .. who) or ''
-    local last, spent, stay = noted:match('^(%d+) (%d+) (.+)$')
-    local mark = score % 1 ~= 0 and score - now <= called
-    if stay == tostring(score) then
-        local step = math.min(now - last, math.ceil(called / 3))
-        spent = spent + math.max(step, 0)
-    else
-        spent = mark and math.min(called - (score - now), called / 3) or 0
-        spent = math.max(math.floor(spent), begun)
-    end
-    if not mark and (behind or score < now + called) then
-        score = now + called + (behind and 0.5 or 0)
-        redis.pcall('zadd', scores, score, who)
-    end
-    if spent >= called then
-        return 0
-    end
-    redis.pcall('hset', silent, 'called ' .. who,
-                now .. ' ' .. spent .. ' ' .. score)
-    redis.pcall('pexpire', silent, called + 10 * SOON)
-    return called - spent
-end
-
-local function throw_out(who)
-    redis.call('lrem', queue, 1, who)
-    redis.call('zrem', scores, who)
-    redis.call('hdel', silent, who, 'called ' .. who)
+local function evict(waiter)
+    redis.call('lrem', queue, 1, waiter)
+    redis.call('zrem', scores, waiter)
+    redis.call('hdel', unresponsive, waiter, 'called ' .. waiter)
 end

@@ -1,22 +1,31 @@
--- latch: what the scripts of a latch share.
+-- latch: generations and notes of a latch.
 --
--- Beside the count is a hash of notes: '#' which life of the latch this is, '!'
--- its deadline, a ticket -> the life in which it counted, 's:' and a request ->
--- the life that it began. '@' is there once there are many: a life, when it
--- ended, and how far its notes and older ones are forgotten.
+-- Requires publish. Provides WEEK, new_generation(notes),
+-- open_latch(latch, notes, channel).
+--
+-- Beside the count is a hash of notes:
+--
+--   '#'             number of the current generation; each set or opening of
+--                   the latch begins one
+--   '!'             deadline, server time in ms; 'past' once it was reported
+--   'c:'/'n:' ticket generation in which this idempotency token of a countdown
+--                   counted ('n:' a name, valid again in a new generation)
+--   's:' request    generation that this request began
+--   '@'             clean-up state, if there are many notes: generation up to
+--                   which notes are deleted, when it ended, HSCAN cursor
 
 local WEEK = 604800000 -- ms for which notes are kept
-local OLD = 120000 -- ms; longer than a request can be on its way
-local FEW, PAGE, PAGES = 64, 1000, 100
+local OLD = 120000 -- ms; longer than a request can be in flight
+local FEW, PAGE, MAX_PAGES = 64, 1000, 100
 
--- Forgets one page of what was noted in lives up to this one. Gives where the
--- next page begins; '0' when that was the last, or the user may not do it.
-local function forget_page(notes, life, cursor)
+-- Deletes notes of generations up to this one, in one HSCAN page. Returns the
+-- next cursor; '0' after the last page, or if the user may not HSCAN.
+local function delete_page(notes, generation, cursor)
     local page = redis.pcall('hscan', notes, cursor, 'count', PAGE)
     local old = {}
     for i = 1, #(page[2] or {}), 2 do
         local ended = page[2][i]:find('^[cns]:') and tonumber(page[2][i + 1])
-        if ended and ended <= life then
+        if ended and ended <= generation then
             old[#old + 1] = page[2][i]
         end
     end
@@ -26,45 +35,46 @@ local function forget_page(notes, life, cursor)
     return page[2] and page[1] or '0'
 end
 
--- A life has ended just now. What was noted up to it is forgotten when nobody
--- can send it again; or a latch that is used for ever would grow for ever.
-local function forget_notes(notes, life)
+-- A generation has just ended. Its notes are deleted once its requests cannot
+-- be in flight any more; without that the notes of a reused latch would grow
+-- without bound.
+local function delete_old_notes(notes, generation)
     if redis.call('hlen', notes) <= FEW then
         return
     end
-    local time = redis.call('time')
-    local now = time[1] * 1000 + math.floor(time[2] / 1000)
-    local mark = redis.call('hget', notes, '@') or ''
-    local upto, since, cursor = mark:match('^(%d+) (%d+) (%d+)$')
-    if upto and now - since < OLD and now >= tonumber(since) then
+--@include now
+    local state = redis.call('hget', notes, '@') or ''
+    local upto, ended_at, cursor = state:match('^(%d+) (%d+) (%d+)$')
+    if upto and now - ended_at < OLD and now >= tonumber(ended_at) then
         return
     end
-    for _ = 1, upto and PAGES or 0 do
-        cursor = forget_page(notes, tonumber(upto), cursor)
+    for _ = 1, upto and MAX_PAGES or 0 do
+        cursor = delete_page(notes, tonumber(upto), cursor)
         if cursor == '0' then
             break
         end
     end
     if not upto or cursor == '0' then
-        upto, since, cursor = life, now, '0'
+        upto, ended_at, cursor = generation, now, '0'
     end
-    redis.call('hset', notes, '@', ('%s %.0f %s'):format(upto, since, cursor))
+    redis.call('hset', notes, '@',
+               ('%s %.0f %s'):format(upto, ended_at, cursor))
 end
 
--- A new life: names may be used again. Tickets of calls stay for a while, in
--- case one is sent again.
-local function new_life(notes)
-    local life = redis.call('hincrby', notes, '#', 1)
+-- Begins a generation: names are valid again. Tickets are kept for a while, in
+-- case a countdown is repeated.
+local function new_generation(notes)
+    local generation = redis.call('hincrby', notes, '#', 1)
     redis.call('pexpire', notes, WEEK)
-    forget_notes(notes, life - 1)
-    return life
+    delete_old_notes(notes, generation - 1)
+    return generation
 end
 
--- Nobody needs to wait any more. Gives the life that begins.
+-- Opens the latch and wakes its waiters. Returns the generation that begins.
 local function open_latch(latch, notes, channel)
     redis.call('del', latch)
-    local life = new_life(notes)
+    local generation = new_generation(notes)
     redis.call('hdel', notes, '!')
     publish(channel, '0')
-    return life
+    return generation
 end

@@ -1,13 +1,15 @@
--- leave_queue: takes a client that got the lock out of the queue.
+-- leave_queue: removes a client that acquired the lock from its wait queue.
 --
--- Gives leave_queue(channel, mine, how), as register.
+-- Provides leave_queue(channel, client_channel, attempt), arguments as those of
+-- register.
 
--- A client that looks by itself and finds the lock free was not called: a lease
--- has ended, or nobody listens. So the next one that asks listens again.
-local function leave_queue(channel, mine, how)
-    local name = channel:match(':.*') or ''
-    redis.pcall('zrem', 'dibs_lock_waiters' .. name, mine)
-    if how == 'again' then
-        redis.pcall('del', 'dibs_lock_listener' .. name)
+-- A client that found the lock free on a retry of its own was not notified: a
+-- lease expired, or the listener is gone. So the listener is deleted, and the
+-- next client that registers becomes listener.
+local function leave_queue(channel, client_channel, attempt)
+    local suffix = channel:match(':.*') or ''
+    redis.pcall('zrem', 'dibs_lock_waiters' .. suffix, client_channel)
+    if attempt == 'again' then
+        redis.pcall('del', 'dibs_lock_listener' .. suffix)
     end
 end

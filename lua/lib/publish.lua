@@ -1,14 +1,18 @@
--- publish: tells those who listen.
+-- publish: publishes a message.
 --
--- Needs HOW: where the commands to publish with begin in ARGV. Gives
--- publish(channel, message).
+-- Requires PUBLISH_ARGS, the index in ARGV at which the publish commands begin
+-- (none: 'publish'). Provides publish(channel, message), receivers_unknown.
 
--- Gives how many heard at this server; -1 without the right to publish.
+-- PUBLISH reaches all nodes of a cluster, but counts the subscribers of this
+-- node only.
+local receivers_unknown = ARGV[#ARGV] == 'publish'
+
+-- Returns the number of receivers at this node; -1 if the user may not publish.
 local function publish(channel, message)
     local most = -1
-    for i = HOW, math.max(HOW, #ARGV) do
-        local heard = redis.pcall(ARGV[i] or 'publish', channel, message)
-        most = math.max(most, type(heard) == 'number' and heard or -1)
+    for i = PUBLISH_ARGS, math.max(PUBLISH_ARGS, #ARGV) do
+        local receivers = redis.pcall(ARGV[i] or 'publish', channel, message)
+        most = math.max(most, type(receivers) == 'number' and receivers or -1)
     end
     return most
 end

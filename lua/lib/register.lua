@@ -1,49 +1,62 @@
--- register: puts a client among the waiters of a lock.
+-- register: adds a client to the wait queue of a lock.
 --
--- Gives register(channel, mine, how). The keys are made from the name of the
--- lock's channel. They are not in KEYS, so that a user without a right to them
--- waits as if there were no queue.
+-- Provides register(channel, client_channel, attempt).
 --
--- The queue has the channels of the clients that wait, the oldest first; a
--- client is in it once. It ends 10 s after the last one asked; each asks every
--- two seconds. The listener is one of them, for 5 s after it asked. It listens
--- to the lock's channel for all, because clients that do not know this queue
--- release the lock without a call. While such clients are faster than the
--- listener, each client that waits must listen: the listener is 'all' then.
+-- Both keys are derived from the lock's channel. They are not in KEYS, so that
+-- a user without access to them waits as if there were no queue.
+--
+-- dibs_lock_waiters   sorted set of the waiting clients' own channels, oldest
+--                     first. Expires 10 s after the last registration; clients
+--                     register every two seconds.
+-- dibs_lock_listener  the channel of the one client that listens to the lock's
+--                     channel on behalf of all, for 5 s after it registered:
+--                     clients that do not know the queue (Redisson) release the
+--                     lock without notifying a waiter. 'all' while such clients
+--                     win against the listener: every waiter must listen then.
 
--- mine: the channel on which this client is called. how: 'called' goes to the
--- front, for it was called and another one was faster; others go to the end, or
--- keep their place. 'foreign': the client that asks heard of a release that
--- called nobody.
--- Gives 0 when it is not registered: then it must listen to the lock's channel
--- and ask after each message. 1: it will be called. 2: it will be called, and
--- listens to the lock's channel, too, while it waits; where fewer than two wait,
--- each does, so that one may go. 3: as 2, but it listens for at least 5 s, also
--- when it does not wait any more.
-local function register(channel, mine, how)
-    local name = channel:match(':.*') or ''
-    local queue = 'dibs_lock_waiters' .. name
-    local listener = 'dibs_lock_listener' .. name
-    local last = redis.pcall('zrange', queue, -2, -1, 'withscores')
-    local place = (tonumber(last[#last]) or 0) + 1
-    if how == 'called' and last[1] then
+-- client_channel: on which this client is notified. attempt:
+--
+--   'new'      the first acquire
+--   'again'    a retry of the client's own
+--   'called'   after a notification, but another client was faster: the client
+--              re-enters at the front
+--   'foreign'  after a release that notified no waiter
+--
+-- A client keeps its place if it has one. Returns one of these constants.
+local function register(channel, client_channel, attempt)
+    -- The client must listen to the lock's channel and retry at each message.
+    local NOT_REGISTERED = 0
+    local NOTIFIED = 1 -- it will be notified
+    -- It will be notified, and listens to the lock's channel while it waits. Up
+    -- to two waiters listen, so that one of them may leave.
+    local NOTIFIED_AND_LISTENS = 2
+    local LISTENER = 3 -- as above, for at least 5 s, even after waiting
+
+    local suffix = channel:match(':.*') or ''
+    local queue = 'dibs_lock_waiters' .. suffix
+    local listener_key = 'dibs_lock_listener' .. suffix
+    local last_two = redis.pcall('zrange', queue, -2, -1, 'withscores')
+    local place = (tonumber(last_two[#last_two]) or 0) + 1
+    if attempt == 'called' and last_two[1] then
         local first = redis.pcall('zrange', queue, 0, 0, 'withscores')
         place = (tonumber(first[2]) or 0) - 1
     end
-    local done = redis.pcall('zadd', queue, 'nx', place, mine)
+    local done = redis.pcall('zadd', queue, 'nx', place, client_channel)
     if type(done) == 'table' then
-        return 0
+        return NOT_REGISTERED
     end
     done = redis.pcall('pexpire', queue, 10000)
     if type(done) == 'table' then
-        redis.pcall('zrem', queue, mine)
-        return 0
+        redis.pcall('zrem', queue, client_channel)
+        return NOT_REGISTERED
     end
-    local who = redis.pcall('get', listener)
-    if how == 'foreign' or not who or who == mine then
-        who = how == 'foreign' and 'all' or mine
-        redis.pcall('set', listener, who, 'px', 5000)
-        return 3
+    local listener = redis.pcall('get', listener_key)
+    if attempt == 'foreign' or not listener or listener == client_channel then
+        listener = attempt == 'foreign' and 'all' or client_channel
+        redis.pcall('set', listener_key, listener, 'px', 5000)
+        return LISTENER
     end
-    return (type(who) == 'table' or who == 'all' or #last < 4) and 2 or 1
+    local few = #last_two < 4
+    return (type(listener) == 'table' or listener == 'all' or few) and
+        NOTIFIED_AND_LISTENS or NOTIFIED
 end

@@ -1,23 +1,21 @@
--- renew_permit: what the scripts that renew permits share.
+-- renew_permit: renews the permits of slots and semaphores.
 --
--- Gives now: the server's time in ms; is_other_type, renew_permit.
+-- Requires now. Provides is_wrong_type(reply), renew_permit(list, id, lease,
+-- refused).
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
--- Is this the answer for a key of another type?
-local function is_other_type(answer)
-    return type(answer) == 'table' and answer.err:find('^WRONGTYPE') ~= nil
+-- Returns whether the reply is the error for a key of another type.
+local function is_wrong_type(reply)
+    return type(reply) == 'table' and reply.err:find('^WRONGTYPE') ~= nil
 end
 
--- Moves the end of a permit in this list to `lease` ms from now, if it is
--- sooner. Gives the letter of the permit; `bad` where the server refuses. A full
--- server lets it pass once a script has written: to take out what is not there
--- is enough for that.
-local function renew_permit(list, id, lease, bad)
+-- Sets the end of a permit in the sorted set `list` to `lease` ms from now, if
+-- it is sooner. Returns the letter for this permit; `refused` if the server
+-- refuses. Works at maxmemory: Redis checks for OOM only before a script's
+-- first write, so a no-op ZREM precedes the second try.
+local function renew_permit(list, id, lease, refused)
     local score = redis.pcall('zscore', list, id)
     if type(score) == 'table' then
-        return is_other_type(score) and 'w' or bad
+        return is_wrong_type(score) and 'w' or refused
     elseif not score or tonumber(score) <= now then
         return '0'
     elseif tonumber(score) < now + lease then
@@ -26,7 +24,7 @@ local function renew_permit(list, id, lease, bad)
             redis.pcall('zrem', list, '')
             done = redis.pcall('zadd', list, 'xx', now + lease, id)
         end
-        return type(done) == 'table' and bad or '1'
+        return type(done) == 'table' and refused or '1'
     end
     return '1'
 end

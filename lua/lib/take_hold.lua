@@ -1,21 +1,21 @@
--- take_hold: the count and the lease of a hold.
+-- take_hold: sets hold count and lease of a hold.
 --
--- Gives take_hold(key, owner, has, target, left, lease, undo).
+-- Provides take_hold(key, owner, has, target, ttl, lease, undo).
 
--- Raises the owner's count from `has` to `target`, and the lease from `left`
--- to `lease` ms; neither is ever lowered. Gives false. Where the server refuses
--- the lease, the count is put back and the error is given: a hash never stays
--- without a TTL. undo() takes back a first hold; nil: the key is deleted. An
--- owner that has its count already still writes, so that a WAIT behind the
--- script counts this hold.
-local function take_hold(key, owner, has, target, left, lease, undo)
+-- Raises the owner's hold count from `has` to `target`, and the key's TTL from
+-- `ttl` to `lease` ms; neither is ever lowered. Returns false on success. If
+-- the server refuses the TTL, the count is rolled back and the error returned:
+-- a lock must never exist without a TTL. undo() rolls back a first hold; nil:
+-- the key is deleted. Writes even if nothing changes, so that a WAIT after the
+-- script covers this hold.
+local function take_hold(key, owner, has, target, ttl, lease, undo)
     local wanted = tonumber(target)
     if has < wanted then
         redis.call('hset', key, owner, target)
     end
-    if left >= tonumber(lease) then
+    if ttl >= tonumber(lease) then
         if has >= wanted then
-            redis.pcall('pexpire', key, left)
+            redis.pcall('pexpire', key, ttl)
         end
         return false
     end

@@ -1,19 +1,21 @@
--- token: the next token of a fenced lock.
+-- token: issues the tokens of a fenced lock.
+--
+-- Provides next_token(key, small).
 
-local WEEK = 604800000 -- ms for which the last token is remembered
+local WEEK = 604800000 -- ms for which the last token is kept
 
--- Spends a token, and gives it as text. It is one more than the last one, but
--- at least the server's time in microseconds: so it does not go back when the
--- key was evicted, or lost with its server, and the key may expire. Small
--- tokens only count, and their key is left to stay. A key that holds no number,
--- or the largest there is, is an error; nothing is written then.
+-- Issues a token, as a string: the last token plus one, but at least the
+-- server's time in microseconds. So tokens grow even if the key expired, was
+-- evicted or lost with its server. Small tokens are only counted, and their key
+-- never expires. Error, without a write, if the key holds no integer or the
+-- largest one.
 local function next_token(key, small)
     local last = redis.call('get', key)
     local time = not small and redis.call('time')
     local least = time and time[1] * 1000000 + time[2]
-    local sound = not last or last:find('^%-?%d+$')
+    local is_integer = not last or last:find('^%-?%d+$')
 
-    if least and sound and tonumber(last or 0) < least then
+    if least and is_integer and tonumber(last or 0) < least then
         local token = ('%.0f'):format(least)
         redis.call('set', key, token, 'px', WEEK)
         return token

@@ -1,18 +1,18 @@
--- value_number: whether the holder of a lock published a value, and which one.
+-- value_number: the number of the value that the holder of a lock published.
 --
--- Gives value_number(key, all).
+-- Provides value_number(key, fields).
 
--- key: of the value, which the script may have no right to read; nil: nobody
--- asks. all: fields of the lock, each followed by its count. Gives the number
--- of the value; nil if its owner is none of them, or it was taken back. Longer
--- numbers are a stranger's.
-local function value_number(key, all)
-    local value = key and #all > 0 and redis.pcall('get', key)
+-- key: the value's, which the user may have no right to read; nil: not wanted.
+-- fields: of the lock, each followed by its count. Returns nil if no holder
+-- published a value, or deleted it. A number of more than 16 digits was not
+-- written by this library.
+local function value_number(key, fields)
+    local value = key and #fields > 0 and redis.pcall('get', key)
     local text = type(value) == 'string' and value or ''
-    local who, number = text:match('^(%S+) (%d+) .')
-    for i = 1, #all, 2 do
-        if all[i] == who and #number <= 16 then
-            return tonumber(number)
+    local publisher, digits = text:match('^(%S+) (%d+) .')
+    for i = 1, #fields, 2 do
+        if fields[i] == publisher and #digits <= 16 then
+            return tonumber(digits)
         end
     end
 end

@@ -1,37 +1,48 @@
--- mutex_release: give back one hold; the last one frees the lock.
+-- mutex_release: releases one hold; the last release frees the lock.
 --
 -- KEYS  1 lock hash
--- ARGV  1 owner field   2 holds the owner will then have   3 ms to leave the
---       lock taken, by nobody, when that is none; '0' = free it   4 channel
---       then the commands to publish with; none = 'publish'
--- Gives >= 1 when freed: 1 + how many were woken (a hint, no more); 0 when
---       held once less; -1 when this owner does not hold it.
+-- ARGV  1 owner field   2 target hold count   3 hold-off: ms for which the lock
+--       stays taken after its last release, '0' frees it   4 channel   then the
+--       publish commands (none: 'publish')
+-- Returns if freed SCRIPT_FREED plus the number of clients woken (a hint);
+--       SCRIPT_LEVEL_RELEASED; SCRIPT_NOT_HELD by this owner.
 --
--- Twice is harmless: the script lowers the number of holds to the one wanted,
--- it does not take one away. The sender knows whether "does not hold it" means
--- that the first sending did it. Works on a full server. Without the right to
--- publish the lock is still released: the waiters find out by themselves.
+-- Idempotent: lowers the hold count to the target instead of decrementing it.
+-- The sender knows whether SCRIPT_NOT_HELD means that its first request took
+-- effect. Works at maxmemory. If the user may not publish, the lock is still
+-- released, and waiters find out by polling.
 --
--- The first client in the queue is called whether or not anybody heard on the
--- lock's channel: the listener may have closed, or not have subscribed yet.
-local owner, target, keep = ARGV[1], ARGV[2], ARGV[3]
-local channel, HOW = ARGV[4], 5
+-- The first client in the wait queue is notified even if no client listens to
+-- the lock's channel: the listener may have left, or not have subscribed yet.
+local owner, target, hold_off = ARGV[1], ARGV[2], ARGV[3]
+local channel, PUBLISH_ARGS = ARGV[4], 5
 
-if target ~= '0' or keep ~= '0' then
-    local function first_ear()
+if target ~= '0' or hold_off ~= '0' then
+    local function first_waiter_channel()
         return channel
     end
---@include lessen
+--@include set_lower_count
 --@include publish
---@include keep
---@include keep_hold
+--@include shorten_ttl
+--@include retain_lock
 end
---@include free_hold
---@include publish
+--@include remove_owner
 
-local heard = publish(channel, '0')
-if heard >= 0 or ARGV[#ARGV] == 'publish' then
---@include call_waiter
-    heard = call_waiter(channel, KEYS[1], heard, '2')
+-- Fast path: at most one publish command, no receiver, no wait queue. Inlined
+-- for speed.
+local receivers
+if #ARGV <= PUBLISH_ARGS then
+    receivers = redis.pcall(ARGV[PUBLISH_ARGS] or 'publish', channel, '0')
+    local queue = 'dibs_lock_waiters' .. (channel:match(':.*') or '')
+    if receivers == 0 and redis.pcall('pttl', queue) == -2 then
+        return SCRIPT_FREED
+    end
+    receivers = type(receivers) == 'number' and receivers or -1
 end
-return 1 + math.max(heard, 0)
+--@include publish
+receivers = receivers or publish(channel, '0')
+if receivers >= 0 or receivers_unknown then
+--@include notify_waiter
+    receivers = notify_waiter(channel, KEYS[1], receivers, '2')
+end
+return SCRIPT_FREED + math.max(receivers, 0)

@@ -1,60 +1,62 @@
--- read_acquire: join the readers, or say how long to wait.
+-- read_acquire: acquires the lock for reading, or returns how long to wait.
 --
--- KEYS  1 lock hash   2 this owner's read key   3 key of a waiting writer
--- ARGV  1 owner   2 holds it will then have   3 lease in ms   4 by which other
---       name this owner writes; '' or none = by no other   5 an owner who
---       reads, as far as the client knows; '' or none = it knows of none
--- Gives nil when taken; >= -1 when busy for so many ms; -3 when the outer holds
---       of a re-entry are gone; -6 when the key holds another kind of lock, or
---       a hash that is no lock.
+-- KEYS  1 lock hash   2 this owner's read key   3 writer intent
+-- ARGV  1 owner   2 target hold count   3 lease in ms   4 the id under which
+--       this owner writes, if it is another one; '' or none = it is not   5 an
+--       owner that reads, as far as the client knows; '' or none = unknown
+-- Returns nil if acquired; if busy, ms to wait, SCRIPT_BUSY_NO_TTL if unknown;
+--       SCRIPT_OUTER_HOLD_LOST if the outer holds of a re-entry are gone;
+--       SCRIPT_NO_LOCK if the key holds another kind of lock, or a hash that is
+--       no lock.
 --
--- A read hold counts as long as its read key lives. One key serves all holds of
--- an owner: it lives as long as the longest of them. A writer that waits keeps
--- new readers out, but not those who read already, nor the holder of the write
--- lock. Whether the hash is a lock at all is seen by the owner that the client
--- knows of; without one a few fields are looked at, which takes the server as
--- long as all the rest. Twice is harmless.
-local key, mine, gate = KEYS[1], KEYS[2], KEYS[3]
+-- A read hold is valid as long as its read key exists. All holds of an owner
+-- share one read key, which has the longest of their leases. A writer intent
+-- blocks new readers, but neither re-entries nor the holder of the write lock.
+-- If the known reader is in the hash, the hash is a lock; else a sample of its
+-- fields is checked, which doubles the server's time. Idempotent.
+local key, read_key, writer_intent = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local known = ARGV[5] or ''
+local known_reader = ARGV[5] or ''
 
-local FEW = 8 -- fields that are looked at
-local there = redis.call('exists', key, gate)
-local found = there > 0 and redis.call('hmget', key, 'mode', owner, known) or {}
+local SAMPLE = 8 -- fields that are checked
+local existing = redis.call('exists', key, writer_intent)
+local found = existing > 0 and
+    redis.call('hmget', key, 'mode', owner, known_reader) or {}
 local mode = found[1]
-local sure = mode == 'read' and known ~= '' and found[3]
-local reads, has = -2, 0
+local is_known = mode == 'read' and known_reader ~= '' and found[3]
+local read_ttl, has = -2, 0
 
-if there > 0 and not mode and redis.call('exists', key) == 1 then
-    return -6
+if existing > 0 and not mode and redis.call('exists', key) == 1 then
+    return SCRIPT_NO_LOCK
 end
 if found[2] then
-    reads = redis.call('pttl', mine)
-    has = reads ~= -2 and tonumber(found[2]) or 0 -- 0: or no count
+    read_ttl = redis.call('pttl', read_key)
+    has = read_ttl ~= -2 and tonumber(found[2]) or 0 -- 0 also for no count
 end
-if reads == -2 then
+if read_ttl == -2 then
     if target ~= '1' then
-        return -3
+        return SCRIPT_OUTER_HOLD_LOST
     end
     local writes = mode == 'write' and
         redis.call('hexists', key, owner .. ':write') == 1
     if mode == 'write' and not writes and (ARGV[4] or '') ~= '' then
         writes = redis.call('hexists', key, ARGV[4] .. ':write') == 1
     end
-    if mode and not writes and not sure then
---@include is_lock
-        if not all_holds(redis.call('hrandfield', key, FEW, 'withvalues')) then
-            return -6
+    if mode and not writes and not is_known then
+--@include lock_fields
+        local sample = redis.call('hrandfield', key, SAMPLE, 'withvalues')
+        if not all_holds(sample) then
+            return SCRIPT_NO_LOCK
         end
     end
     if mode == 'write' then
         if not writes then
             return redis.call('pttl', key)
         end
-    elseif there > (mode and 1 or 0) then
-        local shut = redis.call('pttl', gate)
-        if shut > 0 then
-            return shut
+    elseif existing > (mode and 1 or 0) then
+        local intent_ttl = redis.call('pttl', writer_intent)
+        if intent_ttl > 0 then
+            return intent_ttl
         end
     end
 end
@@ -64,15 +66,15 @@ if not mode then
 elseif has < tonumber(target) then
     redis.call('hset', key, owner, target)
 end
-local left = mode and redis.call('pttl', key) or -1
+local ttl = mode and redis.call('pttl', key) or -1
 local done = true
-if left < lease then
+if ttl < lease then
     done = redis.pcall('pexpire', key, ARGV[3])
 elseif has >= tonumber(target) then
-    redis.pcall('pexpire', key, left) -- so that a WAIT counts it
+    redis.pcall('pexpire', key, ttl) -- so that WAIT covers it
 end
-if type(done) ~= 'table' and reads < lease then
-    done = redis.pcall('set', mine, '1', 'px', ARGV[3])
+if type(done) ~= 'table' and read_ttl < lease then
+    done = redis.pcall('set', read_key, '1', 'px', ARGV[3])
 end
 if type(done) == 'table' and done.err then
     if target ~= '1' then

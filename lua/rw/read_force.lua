@@ -1,55 +1,58 @@
--- read_force: end one owner's reading, or that of all readers.
+-- read_force: ends the read hold of one owner, or of all readers.
 --
 -- KEYS  1 lock hash   2 that owner's read key   3 channel
--- ARGV  1 owner   2 head and 3 tail of the name of an owner's read key, which
---       has the number of a hold behind it   4 '1' for all, if this owner is
---       among them   then the commands to publish with; none = 'publish'
--- Gives 1 when something ended, else 0; -6 when the key holds a hash that is no
---       lock; an error when it holds another kind of lock.
-local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
-local owner, head, tail, HOW = ARGV[1], ARGV[2], ARGV[3], 5
+-- ARGV  1 owner   2 prefix and 3 suffix of a read key: prefix, owner, suffix,
+--       index of a hold   4 '1' for all readers, if this owner is one of them
+--       then the publish commands (none: 'publish')
+-- Returns SCRIPT_ENDED; 0 if this owner does not read; SCRIPT_NO_LOCK if the
+--       key holds a hash that is no lock; an error for another kind of lock.
+local key, read_key, channel = KEYS[1], KEYS[2], KEYS[3]
+local owner, key_prefix, key_suffix = ARGV[1], ARGV[2], ARGV[3]
+local PUBLISH_ARGS = 5
 local found = redis.call('hmget', key, owner, 'mode')
-local MOST, FEW = 1000, 8
---@include is_lock
+local MAX_HOLDS, SAMPLE = 1000, 8
+--@include lock_fields
 --@include publish
---@include call_waiter
+--@include notify_waiter
 
 if redis.call('exists', key) == 1 and
-    not all_holds(redis.call('hrandfield', key, FEW, 'withvalues')) then
-    return -6
+    not all_holds(redis.call('hrandfield', key, SAMPLE, 'withvalues')) then
+    return SCRIPT_NO_LOCK
 elseif not found[1] then
     return 0
 elseif not found[2] then
     return redis.error_reply('WRONGTYPE the key holds another kind of lock')
 end
 redis.call('hdel', key, owner)
-redis.call('del', mine)
+redis.call('del', read_key)
 if found[2] == 'write' then
-    return 1
+    return SCRIPT_ENDED
 end
 
-local function lives(field, holds)
-    for i = 1, math.min(holds, MOST) do
-        if redis.call('exists', head .. field .. tail .. i) == 1 then
+-- Returns whether one of the reader's holds has not expired.
+local function is_alive(reader, holds)
+    for i = 1, math.min(holds, MAX_HOLDS) do
+        if redis.call('exists', key_prefix .. reader .. key_suffix .. i) == 1
+        then
             return true
         end
     end
     return false
 end
 
-local all = redis.call('hgetall', key)
-local others = #all > 2 and not all_holds(all) -- there is more than a lock in it
-for i = 1, #all, 2 do
-    local holds = tonumber(all[i + 1])
+local fields = redis.call('hgetall', key)
+local has_foreign_field = #fields > 2 and not all_holds(fields)
+for i = 1, #fields, 2 do
+    local holds = tonumber(fields[i + 1])
     if holds and ARGV[4] == '1' then
-        redis.call('del', head .. all[i] .. tail .. '1')
-    elseif holds and lives(all[i], holds) then
-        return 1
+        redis.call('del', key_prefix .. fields[i] .. key_suffix .. '1')
+    elseif holds and is_alive(fields[i], holds) then
+        return SCRIPT_ENDED
     end
 end
-if not others then
+if not has_foreign_field then
     redis.call('del', key)
 end
 publish(channel, '0')
-call_waiter(channel, key, 0, '2')
-return 1
+notify_waiter(channel, key, 0, '2')
+return SCRIPT_ENDED

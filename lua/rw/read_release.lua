@@ -1,117 +1,127 @@
--- read_release: give back one read hold; the last of an owner ends its reading,
--- the last of all frees the lock.
+-- read_release: releases one read hold; an owner's last release ends its
+-- reading, the last reader's frees the lock.
 --
 -- KEYS  1 lock hash   2 this owner's read key   3 channel
--- ARGV  1 owner   2 holds it will then have   3 head and 4 tail of the name of
---       an owner's read key, which has the number of a hold behind it   5 an
---       owner of the same client who reads, too, as far as that knows; '' =
---       none   then the commands to publish with; none = 'publish'
--- Gives >= 1 when its reading ended, 0 when held once less, -1 when this owner
---       does not read, or its lease is over.
+-- ARGV  1 owner   2 target hold count   3 prefix and 4 suffix of a read key:
+--       prefix, owner, suffix, index of a hold   5 another owner of the same
+--       client that reads, as far as the client knows; '' = unknown   then the
+--       publish commands (none: 'publish')
+-- Returns if its reading ended SCRIPT_FREED plus the number of clients woken;
+--       SCRIPT_LEVEL_RELEASED; SCRIPT_NOT_HELD if this owner does not read, or
+--       its lease expired.
 --
--- Readers whose lease is over do not count, and go when they are met. If the
--- one that the client names lives, and for about as long as the lock, nobody
--- else is looked at. Otherwise a few are, and only if none of those lives, all.
--- So with many readers this costs no more than with few. Another client may
--- have a read key for each of an owner's holds: one that lives is enough. If
--- the lock would last much longer than its readers, it is shortened, but never
--- below the longest of them. What is neither an owner nor the mode is an
--- application's, and stays. Twice is harmless, and a full server refuses
--- nothing of this.
-local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
-local owner, target, head, tail = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local known, HOW = ARGV[5], 6
-local FEW, SHORT, MOST = 4, 16, 1000
+-- Expired readers do not count, and are removed when found. Whether a reader
+-- remains is decided with as few look-ups as possible, so that the cost does
+-- not grow with the number of readers: first the known reader, if its lease is
+-- about as long as the lock's; else a sample of readers; only if all of the
+-- sample expired, all readers. Redisson has a read key for each hold of an
+-- owner: one that exists is enough. If the lock would outlive its readers by
+-- far, its TTL is shortened, but never below the longest read lease. A field
+-- that is neither an owner nor the mode is an application's, and stays.
+-- Idempotent. Works at maxmemory.
+local key, read_key, channel = KEYS[1], KEYS[2], KEYS[3]
+local owner, target = ARGV[1], ARGV[2]
+local key_prefix, key_suffix = ARGV[3], ARGV[4]
+local known_reader, PUBLISH_ARGS = ARGV[5], 6
+local SAMPLE, SMALL, MAX_HOLDS = 4, 16, 1000
 
--- That one is in the hash, so this is the lock that the client means.
-if target == '0' and known ~= '' and known ~= owner and
-    redis.call('hexists', key, known) == 1 then
-    local left = redis.call('pttl', key)
-    local life = redis.call('pttl', head .. known .. tail .. '1')
-    if left >= 0 and 2 * life >= left then
-        local was = redis.call('hdel', key, owner)
-        return redis.call('del', mine) == 1 and was == 1 and 1 or -1
+-- The known reader is in the hash, so this is the lock that the client means.
+if target == '0' and known_reader ~= '' and known_reader ~= owner and
+    redis.call('hexists', key, known_reader) == 1 then
+    local ttl = redis.call('pttl', key)
+    local known_ttl = redis.call('pttl', key_prefix .. known_reader ..
+                                 key_suffix .. '1')
+    if ttl >= 0 and 2 * known_ttl >= ttl then
+        local removed = redis.call('hdel', key, owner)
+        return redis.call('del', read_key) == 1 and removed == 1 and
+            SCRIPT_FREED or SCRIPT_NOT_HELD
     end
 end
 --@include publish
 
--- The lock is free. Gives what the script answers.
-local function tell(ended)
-    local heard = publish(channel, '0')
-    if heard >= 0 or ARGV[#ARGV] == 'publish' then
---@include call_waiter
-        heard = call_waiter(channel, key, heard, '2')
+-- The lock is free: notifies waiters. Returns the result of the script.
+local function notify(was_held)
+    local receivers = publish(channel, '0')
+    if receivers >= 0 or receivers_unknown then
+--@include notify_waiter
+        receivers = notify_waiter(channel, key, receivers, '2')
     end
-    return ended and 1 + math.max(heard, 0) or -1
+    return was_held and SCRIPT_FREED + math.max(receivers, 0) or
+        SCRIPT_NOT_HELD
 end
 
--- Nearly always the hash has nothing but the mode and this owner.
-local some = target == '0' and redis.call('hrandfield', key, FEW, 'withvalues')
-local two = some and #some == 4 and {[some[1]] = some[2], [some[3]] = some[4]}
+-- Fast path: the hash has the mode and this owner only.
+local sample = target == '0' and
+    redis.call('hrandfield', key, SAMPLE, 'withvalues')
+local two = sample and #sample == 4 and
+    {[sample[1]] = sample[2], [sample[3]] = sample[4]}
 if two and two[owner] and two.mode and two.mode ~= 'write' then
-    return tell(redis.call('del', key, mine) == 2)
+    return notify(redis.call('del', key, read_key) == 2)
 end
---@include lessen
+--@include set_lower_count
 
 local found = redis.call('hmget', key, owner, 'mode')
 if not found[1] or not found[2] then
-    redis.call('del', mine)
-    return -1
-elseif target ~= '0' and redis.call('exists', mine) == 1 then
-    return lessen(key, owner, found[1], target)
+    redis.call('del', read_key)
+    return SCRIPT_NOT_HELD
+elseif target ~= '0' and redis.call('exists', read_key) == 1 then
+    return set_lower_count(key, owner, found[1], target)
 end
 
-local more = false -- there is something that is not a lock's
-local answer = redis.call('del', mine) == 1 and 1 or -1
+local has_foreign_field = false
+local was_held = redis.call('del', read_key) == 1
 redis.call('hdel', key, owner)
 if found[2] == 'write' then
-    return answer
+    return was_held and SCRIPT_FREED or SCRIPT_NOT_HELD
 end
---@include is_lock
+--@include lock_fields
 
--- The longest lease of these owners, -1 if none lives; looks no further once it
--- is enough. all: field, value and so on.
-local function longest(all, enough)
-    local most = -1
-    for i = 1, #all, 2 do
-        local life = -1
-        local holds = all[i] ~= owner and tonumber(all[i + 1]) or 0
-        for n = 1, math.min(holds, MOST) do
-            local ms = redis.call('pttl', head .. all[i] .. tail .. n)
-            life = math.max(life, ms == -1 and math.huge or ms)
-            if life >= enough then
-                return life
+-- Returns the longest lease of these readers, -1 if all expired; stops once a
+-- lease of `enough` ms is found. Removes expired readers. fields: field, value,
+-- field, ...
+local function longest_lease(fields, enough)
+    local longest = -1
+    for i = 1, #fields, 2 do
+        local lease = -1
+        local holds = fields[i] ~= owner and tonumber(fields[i + 1]) or 0
+        for n = 1, math.min(holds, MAX_HOLDS) do
+            local ms = redis.call('pttl', key_prefix .. fields[i] ..
+                                  key_suffix .. n)
+            lease = math.max(lease, ms == -1 and math.huge or ms)
+            if lease >= enough then
+                return lease
             end
         end
-        if all[i] ~= 'mode' and not is_hold(all[i], '1') then
-            more = true
-        elseif life < 0 and all[i] ~= 'mode' then
-            redis.call('hdel', key, all[i])
+        if fields[i] ~= 'mode' and not is_hold(fields[i], '1') then
+            has_foreign_field = true
+        elseif lease < 0 and fields[i] ~= 'mode' then
+            redis.call('hdel', key, fields[i])
         end
-        most = math.max(most, life)
+        longest = math.max(longest, lease)
     end
-    return most
+    return longest
 end
 
--- Does anybody else read?
-local function others()
-    local left = redis.call('pttl', key)
-    local enough = left < 0 and math.huge or left / 2
-    some = some or redis.call('hrandfield', key, FEW, 'withvalues')
-    local most, all = longest(some, enough), #some < 2 * FEW
-    if not all and
-        (most < 0 or (most < enough and redis.call('hlen', key) <= SHORT)) then
-        most, all = longest(redis.call('hgetall', key), enough), true
+-- Returns whether another reader remains.
+local function has_reader()
+    local ttl = redis.call('pttl', key)
+    local enough = ttl < 0 and math.huge or ttl / 2
+    sample = sample or redis.call('hrandfield', key, SAMPLE, 'withvalues')
+    local longest, is_all = longest_lease(sample, enough), #sample < 2 * SAMPLE
+    if not is_all and (longest < 0 or
+        (longest < enough and redis.call('hlen', key) <= SMALL)) then
+        longest, is_all = longest_lease(redis.call('hgetall', key), enough),
+            true
     end
-    if all and most >= 0 and most < enough and most < math.huge then
-        redis.call('pexpire', key, math.max(most, 1))
+    if is_all and longest >= 0 and longest < enough and longest < math.huge then
+        redis.call('pexpire', key, math.max(longest, 1))
     end
-    return most >= 0
+    return longest >= 0
 end
 
-if others() then
-    return answer
-elseif not more then
+if has_reader() then
+    return was_held and SCRIPT_FREED or SCRIPT_NOT_HELD
+elseif not has_foreign_field then
     redis.call('del', key)
 end
-return tell(answer == 1)
+return notify(was_held)

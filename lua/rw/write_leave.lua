@@ -1,25 +1,26 @@
--- write_leave: a writer that waited does so no more; or its hold is to end.
+-- write_leave: a writer stops waiting; optionally ends its hold.
 --
--- KEYS  1 lock hash   2 channel   3 key of a waiting writer
--- ARGV  1 owner   2 '1' to end its hold as well   then the commands to publish
---       with; none = 'publish'
--- Gives 1 when a hold was ended, else 0; -6 when the key holds a hash that is
---       no lock.
-local key, channel, gate = KEYS[1], KEYS[2], KEYS[3]
-local writer, HOW = ARGV[1] .. ':write', 3
-local ended, tell = 0, false
---@include is_lock
+-- KEYS  1 lock hash   2 channel   3 writer intent
+-- ARGV  1 owner   2 '1' to end its hold as well   then the publish commands
+--       (none: 'publish')
+-- Returns SCRIPT_ENDED if a hold was ended, else 0; SCRIPT_NO_LOCK if the key
+--       holds a hash that is no lock.
+local key, channel, writer_intent = KEYS[1], KEYS[2], KEYS[3]
+local writer, PUBLISH_ARGS = ARGV[1] .. ':write', 3
+local result, wakes = 0, false
+local SAMPLE = 8 -- fields that are checked
+--@include lock_fields
 --@include publish
---@include call_waiter
+--@include notify_waiter
 --@include drop_value
 
-if redis.pcall('get', gate) == ARGV[1] then
-    redis.call('del', gate)
-    tell = true
+if redis.pcall('get', writer_intent) == ARGV[1] then
+    redis.call('del', writer_intent)
+    wakes = true
 end
 if ARGV[2] == '1' and redis.call('exists', key) == 1 and
-    not all_holds(redis.call('hrandfield', key, 8, 'withvalues')) then
-    ended = -6
+    not all_holds(redis.call('hrandfield', key, SAMPLE, 'withvalues')) then
+    result = SCRIPT_NO_LOCK
 elseif ARGV[2] == '1' and redis.call('hexists', key, writer) == 1 then
     redis.call('hdel', key, writer)
     drop_value(channel, writer)
@@ -28,11 +29,11 @@ elseif ARGV[2] == '1' and redis.call('hexists', key, writer) == 1 then
     else
         redis.call('hset', key, 'mode', 'read')
     end
-    ended, tell = 1, true
+    result, wakes = SCRIPT_ENDED, true
 end
-if tell then
+if wakes then
     publish(channel, '1')
     publish(channel, '0')
-    call_waiter(channel, key, 0, '2')
+    notify_waiter(channel, key, 0, '2')
 end
-return ended
+return result

@@ -1,55 +1,55 @@
--- write_release: give back one write hold; the last one lets others in. If its
--- owner reads too, it goes on reading, and other readers may join.
+-- write_release: releases one write hold; the last release ends writing. If its
+-- owner also reads, the lock changes to read mode, and other readers may join.
 --
--- KEYS  1 lock hash   2 channel   3 key of a waiting writer
--- ARGV  1 owner   2 holds it will then have   3 ms to leave the lock taken, by
---       nobody, when that is none; '0' = free it   then the commands to
---       publish with; none = 'publish'
--- Gives >= 1 when its writing ended: 1 + how many heard of it; 0 when held once
---       less; -1 when this owner does not write.
+-- KEYS  1 lock hash   2 channel   3 writer intent
+-- ARGV  1 owner   2 target hold count   3 hold-off: ms for which the lock stays
+--       taken after its last release, '0' frees it   then the publish commands
+--       (none: 'publish')
+-- Returns if writing ended SCRIPT_FREED plus the number of clients woken;
+--       SCRIPT_LEVEL_RELEASED; SCRIPT_NOT_HELD if this owner does not write.
 --
--- Readers that waited get their chance before the next writer keeps them out
--- again. Twice is harmless. A full server refuses nothing of this.
-local key, channel, gate = KEYS[1], KEYS[2], KEYS[3]
-local writer, target, keep = ARGV[1] .. ':write', ARGV[2], ARGV[3]
-local HOW = 4
---@include lessen
+-- Deletes the writer intent, so that waiting readers are admitted before the
+-- next writer blocks them. Idempotent. Works at maxmemory.
+local key, channel, writer_intent = KEYS[1], KEYS[2], KEYS[3]
+local writer, target, hold_off = ARGV[1] .. ':write', ARGV[2], ARGV[3]
+local PUBLISH_ARGS = 4
+--@include set_lower_count
 --@include publish
---@include keep
+--@include shorten_ttl
 
 local has
-if target == '0' and keep == '0' then
+if target == '0' and hold_off == '0' then
     has = redis.call('hdel', key, writer) == 1
 else
     has = redis.call('hget', key, writer)
 end
 if not has then
-    return -1
+    return SCRIPT_NOT_HELD
 elseif target ~= '0' then
-    return lessen(key, writer, has, target)
-elseif keep ~= '0' then
-    -- An owner that reads, too, needs the key for that: then it is not kept. It
-    -- may do so by another name.
+    return set_lower_count(key, writer, has, target)
+elseif hold_off ~= '0' then
+    -- No hold-off if the owner also reads, possibly under another id: it needs
+    -- the key in read mode.
     if redis.call('hlen', key) <= 2 then
-        if shortened(key, keep) then
+        if shorten_ttl(key, hold_off) then
             publish(channel, '1')
             publish(channel, '0')
         end
-        return 1
+        return SCRIPT_FREED
     end
     redis.call('hdel', key, writer)
 end
 if redis.call('hlen', key) <= 1 then
-    redis.call('del', key, gate)
+    redis.call('del', key, writer_intent)
 else
-    redis.call('del', gate)
+    redis.call('del', writer_intent)
     redis.call('hset', key, 'mode', 'read')
 end
--- '1' wakes all who sleep in a Redisson client, '0' one that is about to.
-local heard = publish(channel, '1')
+-- '1' wakes all waiters of a Redisson client, '0' one that is about to wait.
+local receivers = publish(channel, '1')
 publish(channel, '0')
-if heard >= 0 or ARGV[#ARGV] == 'publish' then
---@include call_waiter
-    heard = call_waiter(channel, key, heard, '2')
+if receivers >= 0 or receivers_unknown then
+--@include notify_waiter
+    receivers = notify_waiter(channel, key, receivers, '2')
 end
-return 1 + math.max(heard, 0)
+return SCRIPT_FREED + math.max(receivers, 0)

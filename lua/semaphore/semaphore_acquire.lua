@@ -1,55 +1,57 @@
--- semaphore_acquire: take some permits, or say when the first may come back.
+-- semaphore_acquire: acquires permits, or returns when the first lease ends.
 --
--- KEYS  1 number of free permits   2 the book: permits:owner, by the end of the
---       lease
--- ARGV  1 owner   2 how many   3 lease in ms   4 channel, then the commands to
---       publish with; none = 'publish'
--- Gives how many, as text, when taken; >= -1 when busy: ms until the first lease
---       in the book ends, -1 if there is none; -2 when nobody has said how many
---       permits there are; -6 when the key holds no number.
+-- KEYS  1 number of free permits   2 ledger: permits:owner, scored by the
+--       end of the lease
+-- ARGV  1 owner   2 permits wanted   3 lease in ms   4 channel   then the
+--       publish commands (none: 'publish')
+-- Returns the permits wanted, as a string, if acquired; if busy, ms until the
+--       first lease in the ledger ends, SCRIPT_BUSY_NO_TTL if it is empty;
+--       SCRIPT_UNSET if the number of permits was never set; SCRIPT_NO_LOCK if
+--       the key holds no number.
 --
--- Twice is harmless: the entry is in the book already, and is not counted once
--- more. An owner is of one call only, so the entry can be of no other. Who has
--- it always writes, so that a WAIT behind it counts it.
-local count, book = KEYS[1], KEYS[2]
-local many, lease = tonumber(ARGV[2]), tonumber(ARGV[3])
+-- Idempotent: an entry that is in the ledger is not counted again; each call
+-- has its own owner. A success always writes, so that a WAIT after the script
+-- covers it.
+local count, ledger = KEYS[1], KEYS[2]
+local wanted, lease = tonumber(ARGV[2]), tonumber(ARGV[3])
 local entry = ARGV[2] .. ':' .. ARGV[1]
-local HOW = 5
+local PUBLISH_ARGS = 5
 --@include publish
---@include tell_free
---@include whole
---@include held
+--@include notify_free
+--@include parse_int
+--@include now
+--@include ledger
 
 local free = redis.call('get', count)
-if free and not whole(free) then
-    return -6
+if free and not parse_int(free) then
+    return SCRIPT_NO_LOCK
 end
-local back
-free, back = reclaim(count, book, whole(free) or false, many)
+local reclaimed
+free, reclaimed = reclaim(count, ledger, parse_int(free) or false, wanted)
 if not free then
-    return -2
+    return SCRIPT_UNSET
 end
-local taken, fresh = false, false
-if free >= many then
-    taken = true
-    fresh = redis.call('zadd', book, 'nx', now + lease, entry) == 1
-    if fresh then
+local acquired, is_new = false, false
+if free >= wanted then
+    acquired = true
+    is_new = redis.call('zadd', ledger, 'nx', now + lease, entry) == 1
+    if is_new then
         free = redis.call('decrby', count, ARGV[2])
     end
-elseif redis.call('zscore', book, entry) then
-    taken = true
+elseif redis.call('zscore', ledger, entry) then
+    acquired = true
 end
-if back > 0 then
-    tell_free(ARGV[4], free, back)
+if reclaimed > 0 then
+    notify_free(ARGV[4], free, reclaimed)
 end
-if not taken then
-    return first_end(book)
+if not acquired then
+    return first_end(ledger)
 end
-if not fresh then
-    redis.call('zadd', book, 'gt', now + lease, entry)
+if not is_new then
+    redis.call('zadd', ledger, 'gt', now + lease, entry)
 end
-local life = redis.call('pttl', count)
-if life > 0 then
-    redis.call('pexpire', book, life)
+local ttl = redis.call('pttl', count)
+if ttl > 0 then
+    redis.call('pexpire', ledger, ttl)
 end
 return ARGV[2]

@@ -1,22 +1,22 @@
--- semaphore_drain: take away all permits that are free.
+-- semaphore_drain: removes all free permits.
 --
 -- KEYS  1 number of free permits   2 guard of this request
--- Gives how many that were, as text; an error when the key holds no number.
+-- Returns the number removed, as a string; an error if the key holds no number.
 --
--- Twice is harmless: the guard has the answer. A number below zero stays, or
--- permits that others still owe would come from nothing.
+-- Idempotent: the guard keeps the result. A negative number stays: raising it
+-- to 0 would create permits when acquired ones are released.
 local count, guard = KEYS[1], KEYS[2]
---@include whole
---@include guard
+--@include parse_int
+--@include run_once
 
-return guarded(guard, function()
+return run_once(guard, function()
     local free = redis.pcall('get', count)
     if type(free) == 'table' then
         return nil, free
-    elseif free and not whole(free) then
+    elseif free and not parse_int(free) then
         return nil, redis.error_reply(
             'WRONGTYPE the key holds no number of permits')
-    elseif not free or whole(free) <= 0 then
+    elseif not free or parse_int(free) <= 0 then
         return '0'
     end
     local done = redis.pcall('decrby', count, free)

@@ -1,33 +1,34 @@
--- semaphore_info: how many permits are free, and how many are in the book.
+-- semaphore_info: free permits and acquires of a semaphore.
 --
--- KEYS  1 number of free permits   2 the book: permits:owner, by the end of the
---       lease
--- ARGV  1 channel, then the commands to publish with; none = 'publish'
--- Gives an array: 1 if somebody has said how many there are, else 0; how many
---       are free; how many entries the book has; ms until the first of them
---       ends, -1 if there is none. An error when the key holds no number.
+-- KEYS  1 number of free permits   2 ledger: permits:owner, scored by the
+--       end of the lease
+-- ARGV  1 channel   then the publish commands (none: 'publish')
+-- Returns an array: 1 if the number of permits was set, else 0; number of free
+--       permits; number of ledger entries; ms until the first of them expires,
+--       -1 if there is none. An error if the key holds no number.
 --
--- What holders that are gone had comes back first, if the caller may do that;
--- the book of a semaphore that was deleted is void.
-local count, book = KEYS[1], KEYS[2]
-local HOW = 2
+-- Expired entries are reclaimed first. The ledger of a deleted semaphore is
+-- void, and deleted if the user may do that.
+local count, ledger = KEYS[1], KEYS[2]
+local PUBLISH_ARGS = 2
 --@include publish
---@include tell_free
---@include whole
---@include held
+--@include notify_free
+--@include parse_int
+--@include now
+--@include ledger
 
 local free = redis.call('get', count)
 if not free then
-    redis.pcall('del', book)
+    redis.pcall('del', ledger)
     return {0, 0, 0, -1}
-elseif not whole(free) then
+elseif not parse_int(free) then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
-local ended = first_end(book) == 0
-local back
-free = whole(free)
-if ended then
-    free, back = reclaim(count, book, free, math.huge)
-    tell_free(ARGV[1], back > 0 and free or 0, back)
+local has_expired = first_end(ledger) == 0
+local reclaimed
+free = parse_int(free)
+if has_expired then
+    free, reclaimed = reclaim(count, ledger, free, math.huge)
+    notify_free(ARGV[1], reclaimed > 0 and free or 0, reclaimed)
 end
-return {1, free, redis.call('zcard', book), first_end(book)}
+return {1, free, redis.call('zcard', ledger), first_end(ledger)}

@@ -1,32 +1,34 @@
--- semaphore_renew: push back the end of what many acquires took.
+-- semaphore_renew: renews the permits of many acquires.
 --
--- KEYS  for each: number of free permits, the book; none: they are behind the
+-- KEYS  for each acquire: number of free permits, ledger; none: they follow the
 --       other arguments
--- ARGV  for each: its entry in the book, lease in ms; then, if there are no
---       KEYS, the keys
--- Gives a string with one letter each, as permit_renew.
+-- ARGV  for each acquire: its ledger entry, lease in ms; then, without KEYS,
+--       the keys
+-- Returns a string of one letter for each acquire, as permit_renew.
 --
--- A semaphore without a number was deleted, and its book is void: the book is
--- deleted, too. Otherwise its permits would be added to those of a semaphore
--- that is set under this name later. A key of another type counts as deleted. A
--- lease of -1 asks only, and does that as well.
+-- If the number of free permits does not exist, the semaphore was deleted, and
+-- its ledger is void: it is deleted, or its permits would be added to those of
+-- a semaphore set under this name later. A key of another type counts as
+-- deleted. A lease of -1 renews nothing, but deletes a void ledger, too.
 local verdicts = {}
 local count = #KEYS > 0 and #KEYS / 2 or #ARGV / 4
-local bad = #KEYS > 0 and 'e' or 'm'
---@include whole
+local refused = #KEYS > 0 and 'e' or 'm'
+--@include parse_int
+--@include now
 --@include renew_permit
 
 for i = 1, count do
     local at = 2 * i - 1
-    local number = KEYS[at] or ARGV[2 * count + at]
-    local book = KEYS[at + 1] or ARGV[2 * count + at + 1]
-    local free = redis.pcall('get', number)
-    if whole(free) then
-        verdicts[i] = renew_permit(book, ARGV[at], tonumber(ARGV[at + 1]), bad)
-    elseif type(free) == 'table' and not is_other_type(free) then
-        verdicts[i] = bad
+    local count_key = KEYS[at] or ARGV[2 * count + at]
+    local ledger = KEYS[at + 1] or ARGV[2 * count + at + 1]
+    local free = redis.pcall('get', count_key)
+    if parse_int(free) then
+        verdicts[i] = renew_permit(ledger, ARGV[at], tonumber(ARGV[at + 1]),
+                                   refused)
+    elseif type(free) == 'table' and not is_wrong_type(free) then
+        verdicts[i] = refused
     else
-        redis.pcall('del', book)
+        redis.pcall('del', ledger)
         verdicts[i] = free and 'w' or '0'
     end
 end

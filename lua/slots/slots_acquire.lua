@@ -1,174 +1,175 @@
--- slots_acquire: take one of the permits, or say when the first of them ends.
+-- slots_acquire: acquires one permit, or returns when the first permit expires.
 --
--- KEYS  1 number of free permits   2 permits that are out, by their end
---       3 number of a slot -> id and owner of the permit
--- ARGV  1 id   2 owner   3 holds the owner will then have   4 lease in ms
---       5 slots, if nobody has said how many there are   6 '1' to tell the total
---       7 channel   and to be called when one is free: 8 the channel on which
---       this client is called   9 as 6 of mutex_acquire   then the commands to
---       publish with; none = 'publish'
--- Gives the number of the slot as text when taken, and behind a slash the total
---       if that was asked for; nil when a re-entry is; >= -1 when busy: ms until
---       the first permit ends, -1 if none does, with 8 and 9 an array as
---       mutex_acquire; -3 when the permit of a re-entry is gone; -6 when the key
---       holds no number.
+-- KEYS  1 number of free permits   2 acquired permits: ids, scored by their end
+--       3 slot table: slot number -> permit id and owner
+-- ARGV  1 permit id   2 owner   3 target hold count   4 lease in ms   5 total
+--       number of permits, if it was not set   6 '1' to return the total
+--       7 channel   optional, to wait in the queue: 8 and 9 as 5 and 6 of
+--       mutex_acquire   then the publish commands (none: 'publish')
+-- Returns the slot number as a string if acquired, followed by a slash and the
+--       total if that is wanted; nil for a re-entry; if busy, ms until the
+--       first permit expires, SCRIPT_BUSY_NO_TTL if none does, with 8 and 9 an
+--       array as mutex_acquire; SCRIPT_OUTER_HOLD_LOST if the permit of a
+--       re-entry is gone; SCRIPT_NO_LOCK if the key holds no number.
 --
--- Twice is harmless: the id is in the permits already, and is not counted once
--- more. Permits whose end has come are taken back first, unless one is free and
--- none has a number: then that can wait. If nobody has said how many there are,
--- or the number was lost, the permits that are out count. A slot's number is
--- free when the permit with it is not out. Who has it always writes, so that a
--- WAIT behind it counts it. Several permits may be free at once, while a release
--- calls one client. So a client that was called, or looked by itself, and got in
--- calls the next one if more are free.
-local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
-local id, owner, how = ARGV[1], ARGV[2], ARGV[9]
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- Idempotent: a permit that is acquired already is not counted again. If the
+-- total was not set, or the number of free permits was lost, it is computed
+-- from the acquired permits. Expired permits are reclaimed if none is free. A
+-- slot is free if the permit in its entry is not acquired. A success always
+-- writes, so that a WAIT after the script covers it. Several permits may be
+-- free at once, while a release notifies one client only: so a client that was
+-- notified, or polled, and acquired a permit notifies the next client if more
+-- are free.
+local count, permits, slot_table = KEYS[1], KEYS[2], KEYS[3]
+local id, owner, attempt = ARGV[1], ARGV[2], ARGV[9]
+--@include now
 local ends = ('%d'):format(now + ARGV[4])
 local free = redis.call('get', count)
 
--- Some are free, and no number is noted: nearly every acquire ends here, so
--- there is no function yet. A permit that is out already, or whose number the
--- server refuses, goes the long way.
-local noted
+-- Fast path: permits are free, and the slot table is empty. Inlined for speed.
+-- A permit that is acquired already, or whose slot the server refuses to note,
+-- takes the slow path.
+local table_size
 if free and #free <= 15 and free:find('^[1-9]%d*$') and ARGV[3] == '1' then
-    noted = redis.call('hlen', seats)
-    if noted == 0 and ARGV[6] ~= '1' and
-        (not how or how == 'new' or how == 'publish') and
-        redis.call('zadd', out, 'nx', ends, id) == 1 then
+    table_size = redis.call('hlen', slot_table)
+    if table_size == 0 and ARGV[6] ~= '1' and
+        (not attempt or attempt == 'new' or attempt == 'publish') and
+        redis.call('zadd', permits, 'nx', ends, id) == 1 then
         redis.call('decrby', count, '1')
-        if redis.pcall('hset', seats, '0', id .. owner) == 1 then
-            local life = redis.call('pttl', count)
-            if life > 0 then
-                redis.call('pexpire', out, life)
-                redis.call('pexpire', seats, life)
+        if redis.pcall('hset', slot_table, '0', id .. owner) == 1 then
+            local ttl = redis.call('pttl', count)
+            if ttl > 0 then
+                redis.call('pexpire', permits, ttl)
+                redis.call('pexpire', slot_table, ttl)
             end
             return '0'
         end
-        redis.call('zrem', out, id)
+        redis.call('zrem', permits, id)
         redis.call('incrby', count, '1')
     end
 end
 
-local slots = tonumber(ARGV[5])
-how = how ~= 'publish' and how
-local HOW = how and 10 or 8
---@include whole
-if free and not whole(free) then
-    return -6
+-- Without 8 and 9, the publish commands begin there.
+attempt = attempt ~= 'publish' and attempt
+local channel, client_channel = ARGV[7], ARGV[8]
+local PUBLISH_ARGS = attempt and 10 or 8
+--@include parse_int
+if free and not parse_int(free) then
+    return SCRIPT_NO_LOCK
 end
-free = whole(free)
+free = parse_int(free)
 
 if ARGV[3] ~= '1' then
-    local score = tonumber(redis.call('zscore', out, id) or nil)
+    local score = tonumber(redis.call('zscore', permits, id) or nil)
     if not score or score <= now then
-        return -3
+        return SCRIPT_OUTER_HOLD_LOST
     end
-    redis.call('zadd', out, 'xx', 'gt', ends, id)
+    redis.call('zadd', permits, 'xx', 'gt', ends, id)
     return false
 end
 
--- A slot is noted. If the server refuses that, a permit that was fresh goes
--- back, and the error is given. Else the number, as text.
-local function note_seat(seat, fresh)
-    local done = redis.pcall('hset', seats, seat, id .. owner)
+-- Notes the slot of this permit. Returns the slot number as a string, with the
+-- total if wanted. If the server refuses, a new permit is rolled back, and the
+-- error returned.
+local function note_slot(slot, is_new)
+    local done = redis.pcall('hset', slot_table, slot, id .. owner)
     if type(done) == 'table' then
-        if fresh then
-            redis.call('zrem', out, id)
+        if is_new then
+            redis.call('zrem', permits, id)
             redis.call('incrby', count, '1')
         end
         return done
     end
-    local life = redis.call('pttl', count)
-    if life > 0 then
-        redis.call('pexpire', out, life)
-        redis.call('pexpire', seats, life)
+    local ttl = redis.call('pttl', count)
+    if ttl > 0 then
+        redis.call('pexpire', permits, ttl)
+        redis.call('pexpire', slot_table, ttl)
     end
     if ARGV[6] == '1' then
-        local total = redis.call('get', count) + redis.call('zcard', out)
-        return ('%s/%.0f'):format(seat, total)
+        local total = redis.call('get', count) + redis.call('zcard', permits)
+        return ('%s/%.0f'):format(slot, total)
     end
-    return tostring(seat)
+    return tostring(slot)
 end
 
---@include permits
--- What has ended comes back, as far as that is needed.
-local first = redis.call('zrange', out, '0', '0', 'withscores')
-local back = 0
+--@include slot_permits
+-- Reclaims expired permits until one is free.
+local first = redis.call('zrange', permits, '0', '0', 'withscores')
+local reclaimed = 0
 for _ = 1, 10 do
     if not first[1] or tonumber(first[2]) > now or
-        (free or 0) + back > 0 and back > 0 then
+        (free or 0) + reclaimed > 0 and reclaimed > 0 then
         break
     end
-    local some = reclaim(out)
-    back = back + some
-    first = redis.call('zrange', out, '0', '0', 'withscores')
-    if some == 0 then
+    local removed = reclaim(permits)
+    reclaimed = reclaimed + removed
+    first = redis.call('zrange', permits, '0', '0', 'withscores')
+    if removed == 0 then
         break
     end
 end
 if not free then
-    free = slots - redis.call('zcard', out)
+    free = tonumber(ARGV[5]) - redis.call('zcard', permits)
     redis.call('set', count, ('%.0f'):format(free))
-    back = math.max(free, 1) -- those who waited for it hear of it
-elseif back > 0 then
-    free = redis.call('incrby', count, back)
+    reclaimed = math.max(free, 1) -- so that waiters are notified
+elseif reclaimed > 0 then
+    free = redis.call('incrby', count, reclaimed)
 end
 
--- What is noted of the slots from `low` on.
-local function seats_from(low, many)
-    local numbers = {}
+-- Returns `many` entries of the slot table, from slot `low` on.
+local function entries_from(low, many)
+    local slots = {}
     for i = 1, many do
-        numbers[i] = tostring(low + i - 1)
+        slots[i] = tostring(low + i - 1)
     end
-    return redis.call('hmget', seats, unpack(numbers))
+    return redis.call('hmget', slot_table, unpack(slots))
 end
 
--- What is noted of the first slots, and the numbers that this permit has. Few
--- notes are read at once: one of the first numbers, one more than there are
--- notes, is free then. Of many, only the first are read.
-local function first_seats()
-    noted = noted or redis.call('hlen', seats)
-    if noted > 100 then
-        return seats_from(0, 100), {}
+-- Returns the entries of the first slots, and the slots of this permit. A small
+-- table is read at once, plus one slot: so one of the first slots is free. Of a
+-- large one only the first entries are read.
+local function first_entries()
+    table_size = table_size or redis.call('hlen', slot_table)
+    if table_size > 100 then
+        return entries_from(0, 100), {}
     end
-    local all = redis.call('hgetall', seats)
-    local notes, own = {}, {}
-    for i = 1, noted + 1 do
-        notes[i] = false
+    local all = redis.call('hgetall', slot_table)
+    local entries, own_slots = {}, {}
+    for i = 1, table_size + 1 do
+        entries[i] = false
     end
     for i = 1, #all, 2 do
-        local number = tonumber(all[i])
-        if number and all[i + 1]:sub(1, 16) == id then
-            own[#own + 1] = number
-        elseif number and notes[number + 1] == false then
-            notes[number + 1] = all[i + 1]
+        local slot = tonumber(all[i])
+        if slot and all[i + 1]:sub(1, 16) == id then
+            own_slots[#own_slots + 1] = slot
+        elseif slot and entries[slot + 1] == false then
+            entries[slot + 1] = all[i + 1]
         end
     end
-    return notes, own
+    return entries, own_slots
 end
 
--- The lowest number that nobody has whose permit is out, from the first notes
--- on. A permit has one number: one that this permit had before is free, too.
-local function free_seat(notes)
+-- Returns the lowest free slot: one without an entry, or whose permit is not
+-- acquired, or with an entry of this permit, which is deleted: a permit has one
+-- slot. entries: those of the first slots.
+local function lowest_free_slot(entries)
     local low = 0
     while true do
-        local others, vacant = {}, nil -- others: those before the vacant one
-        for i, note in ipairs(notes) do
-            local own = note and note:sub(1, 16) == id
-            if own then
-                redis.call('hdel', seats, low + i - 1)
+        local ids, vacant = {}, nil -- ids: of the slots before the vacant one
+        for i, entry in ipairs(entries) do
+            local is_own = entry and entry:sub(1, 16) == id
+            if is_own then
+                redis.call('hdel', slot_table, low + i - 1)
             end
-            if own or not note then
+            if is_own or not entry then
                 vacant = vacant or low + i - 1
             elseif not vacant then
-                others[i] = note:sub(1, 16)
+                ids[i] = entry:sub(1, 16)
             end
         end
-        if #others > 0 then
-            local scores = redis.call('zmscore', out, unpack(others))
-            for i = 1, #others do
+        if #ids > 0 then
+            local scores = redis.call('zmscore', permits, unpack(ids))
+            for i = 1, #ids do
                 if not scores[i] then
                     return low + i - 1
                 end
@@ -177,65 +178,66 @@ local function free_seat(notes)
         if vacant then
             return vacant
         end
-        low = low + #notes -- there are many
-        notes = seats_from(low, 100)
+        low = low + #entries
+        entries = entries_from(low, 100)
     end
 end
 
--- The number that this permit has already, the lowest if there are several;
--- nil: none. own: those that are known.
-local function own_seat(own)
-    if noted <= 100 then
-        return own[1] and math.min(unpack(own))
+-- Returns the lowest slot of this permit, nil if it has none. own_slots: as
+-- first_entries returned them.
+local function lowest_own_slot(own_slots)
+    if table_size <= 100 then
+        return own_slots[1] and math.min(unpack(own_slots))
     end
-    local all = redis.call('hgetall', seats)
+    local all = redis.call('hgetall', slot_table)
     local lowest
     for i = 1, #all, 2 do
-        local number = tonumber(all[i])
-        if all[i + 1]:sub(1, 16) == id and number then
-            lowest = math.min(lowest or number, number)
+        local slot = tonumber(all[i])
+        if all[i + 1]:sub(1, 16) == id and slot then
+            lowest = math.min(lowest or slot, slot)
         end
     end
     return lowest
 end
 
-local answer, fresh
-if free >= 1 or redis.call('zscore', out, id) then
-    local notes, own = first_seats()
-    fresh = free >= 1 and redis.call('zadd', out, 'nx', ends, id) == 1
-    if fresh then
+local answer, is_new
+if free >= 1 or redis.call('zscore', permits, id) then
+    local entries, own_slots = first_entries()
+    is_new = free >= 1 and redis.call('zadd', permits, 'nx', ends, id) == 1
+    if is_new then
         free = redis.call('decrby', count, '1')
-        if own[1] then
-            redis.call('hdel', seats, unpack(own))
+        if own_slots[1] then
+            redis.call('hdel', slot_table, unpack(own_slots))
         end
     end
-    answer = note_seat(not fresh and own_seat(own) or free_seat(notes), fresh)
+    local slot = not is_new and lowest_own_slot(own_slots)
+    answer = note_slot(slot or lowest_free_slot(entries), is_new)
 end
 if type(answer) == 'table' then
     return answer
-elseif answer and not fresh then
-    redis.call('zadd', out, 'gt', ends, id)
+elseif answer and not is_new then
+    redis.call('zadd', permits, 'gt', ends, id)
 end
-if answer and (how == 'again' or how == 'foreign') then
+if answer and (attempt == 'again' or attempt == 'foreign') then
 --@include leave_queue
-    leave_queue(ARGV[7], ARGV[8], how)
+    leave_queue(channel, client_channel, attempt)
 end
-if free > 0 and (back > 0 or answer and how and how ~= 'new') then
+if free > 0 and (reclaimed > 0 or answer and attempt and attempt ~= 'new') then
 --@include publish
---@include call_waiter
-    if back > 0 then
---@include tell_free
-        tell_free(ARGV[7], free, back)
+--@include notify_waiter
+    if reclaimed > 0 then
+--@include notify_free
+        notify_free(channel, free, reclaimed)
     end
-    call_waiter(ARGV[7], count, 0, back > 0 and '0')
+    notify_waiter(channel, count, 0, reclaimed > 0 and '0')
 end
 if answer then
     return answer
 end
 local ms = first[1] and tonumber(first[2]) < NEVER and
-    math.max(end_of(first[1], first[2]) - now, 0) or -1
-if not how then
+    math.max(end_of(first[1], first[2]) - now, 0) or SCRIPT_BUSY_NO_TTL
+if not attempt then
     return ms
 end
 --@include register
-return {ms, register(ARGV[7], ARGV[8], how)}
+return {ms, register(channel, client_channel, attempt)}

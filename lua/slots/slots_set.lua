@@ -1,40 +1,40 @@
--- slots_set: say how many permits there are.
+-- slots_set: sets the total number of permits.
 --
--- KEYS  1 number of free permits   2 permits that are out, by their end
--- ARGV  1 how many   2 '1': only if nobody has said so   3 channel, then the
---       commands to publish with; none = 'publish'
--- Gives how many there were, -1 if nobody had said so; -6 when the key holds no
---       number.
+-- KEYS  1 number of free permits   2 acquired permits: ids, scored by their end
+-- ARGV  1 total   2 '1': only if it was not set before   3 channel   then the
+--       publish commands (none: 'publish')
+-- Returns the previous total, -1 if it was not set; SCRIPT_NO_LOCK if the key
+--       holds no number.
 --
--- It is told the state to reach, so twice is harmless. With fewer permits than
--- are out the number of free ones is below zero until enough came back; nobody
--- loses one.
-local count, out = KEYS[1], KEYS[2]
-local wanted = tonumber(ARGV[1])
-local HOW = 4
+-- Idempotent: sets a state. If the total is below the number of acquired
+-- permits, the number of free permits is negative until enough are released;
+-- permits already acquired are not affected.
+local count, permits = KEYS[1], KEYS[2]
+local total = tonumber(ARGV[1])
+local PUBLISH_ARGS = 4
 --@include publish
---@include tell_free
---@include call_waiter
---@include whole
+--@include notify_free
+--@include notify_waiter
+--@include parse_int
 
 local free = redis.call('get', count)
-local many = redis.call('zcard', out)
-if free and not whole(free) then
-    return -6
+local acquired = redis.call('zcard', permits)
+if free and not parse_int(free) then
+    return SCRIPT_NO_LOCK
 end
-local was = free and whole(free) + many or -1
+local previous = free and parse_int(free) + acquired or -1
 if not free then
-    free = wanted - many
+    free = total - acquired
     redis.call('set', count, ('%.0f'):format(free))
-elseif was ~= wanted and ARGV[2] ~= '1' then
-    free = redis.call('incrby', count, ('%.0f'):format(wanted - was))
+elseif previous ~= total and ARGV[2] ~= '1' then
+    free = redis.call('incrby', count, ('%.0f'):format(total - previous))
 else
-    return was
+    return previous
 end
-if wanted > was then
-    tell_free(ARGV[3], free, wanted - math.max(was, 0))
+if total > previous then
+    notify_free(ARGV[3], free, total - math.max(previous, 0))
     if free > 0 then
-        call_waiter(ARGV[3], count, 0, '0')
+        notify_waiter(ARGV[3], count, 0, '0')
     end
 end
-return was
+return previous

@@ -1,14 +1,14 @@
--- value_get: what the holder of a lock published with it.
+-- value_get: reads the value that the holder of a lock published.
 --
 -- KEYS  1 lock hash  2 value
--- Gives owner and text; nothing ({}) if nobody published, or if that owner does
---       not hold the lock (any more).
+-- Returns owner and text; {} if there is no value, or if its owner does not
+--       hold the lock.
 --
--- A stranger's text may be long: no more than 4096 bytes of it are told.
-local who, text =
+-- Another client's text may be long: at most 4096 bytes are returned.
+local publisher, text =
     (redis.call('get', KEYS[2]) or ''):match('^(%S+) %d+ (.*)$')
 
-if not who or redis.call('hexists', KEYS[1], who) == 0 then
+if not publisher or redis.call('hexists', KEYS[1], publisher) == 0 then
     return {}
 end
-return {who, text:sub(1, 4096)}
+return {publisher, text:sub(1, 4096)}

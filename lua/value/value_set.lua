@@ -1,34 +1,34 @@
--- value_set: what the holder of a lock publishes with it.
+-- value_set: publishes a value with a lock that the owner holds.
 --
 -- KEYS  1 lock hash  2 value
 -- ARGV  1 owner  2 number of this value  3 its text  4 lease in ms  5 channel
---       then the commands to publish with; none = 'publish'
--- Gives 1 published, or a newer value of this owner is there; 0 the owner does
---       not hold the lock.
+--       then the publish commands (none: 'publish')
+-- Returns 1 if published, or if a newer value of this owner exists; 0 if the
+--       owner does not hold the lock.
 --
--- The value is one string: owner, number, text, with spaces between them. It
--- ends when the lock would: so if this owner takes the lock anew, its old value
--- is gone. Numbers grow, so a copy that comes late does not replace a newer
--- value. The lease counts only if somebody took the lock's end away.
+-- The key holds "owner number text". It expires with the lock, so the value is
+-- gone when this owner acquires the lock again; the lease is used only if the
+-- lock has no TTL. Numbers grow, so a delayed request does not replace a newer
+-- value.
 --
--- Those who watch the lock hear of a change: '2' on the lock's channel, which
--- is no release, so nobody who waits has to ask.
+-- A change is announced by '2' on the lock's channel, to those who watch the
+-- lock. '2' is no release, so waiters do not retry.
 local lock, value, owner = KEYS[1], KEYS[2], ARGV[1]
-local channel, HOW = ARGV[5], 6
+local channel, PUBLISH_ARGS = ARGV[5], 6
 --@include publish
 
 if redis.call('hexists', lock, owner) == 0 then
     return 0
 end
-local who, number, text =
+local publisher, number, text =
     (redis.call('get', value) or ''):match('^(%S+) (%d+) (.*)$')
-if who == owner and tonumber(number) > tonumber(ARGV[2]) then
+if publisher == owner and tonumber(number) > tonumber(ARGV[2]) then
     return 1
 end
-local left = redis.call('pttl', lock)
+local ttl = redis.call('pttl', lock)
 redis.call('set', value, owner .. ' ' .. ARGV[2] .. ' ' .. ARGV[3],
-           'px', left > 0 and left or tonumber(ARGV[4]))
-if who ~= owner or text ~= ARGV[3] then
+           'px', ttl > 0 and ttl or tonumber(ARGV[4]))
+if publisher ~= owner or text ~= ARGV[3] then
     publish(channel, '2')
 end
 return 1
