@@ -87,8 +87,8 @@ int kind_refuse(dibs_client *c, const char *name, dibs_kind wanted)
         is = "a latch: 'dibs latch' is for it";
     if (!is)
         return EXIT_FINE;
-    out_tell(OUT_ERROR, "server", "%s is %s; take another name", name, is);
-    return EXIT_SERVER;
+    out_tell(OUT_ERROR, "usage", "%s is %s; take another name", name, is);
+    return EXIT_USAGE;
 }
 
 bool kind_counted(dibs_kind kind)

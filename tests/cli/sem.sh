@@ -166,7 +166,7 @@ same book 0 "$(redis s zcard '{lost}:dibs_held')"
 case_is 'the name of a lock with slots that is in use'
 ran 0 dibs acquire -N 3 --lease 10m slotted
 handle=$out
-ran 69 dibs sem set slotted 5
+ran 64 dibs sem set slotted 5
 has stderr "slotted is a lock with slots: 'dibs slots' and 'dibs run -N' are for it" "$err"
 same free 2 "$(redis s get slotted)"
 ran 0 dibs release --owner "$handle" slotted

@@ -255,7 +255,7 @@ handle=$out
 for words in 'slots set license 3' 'run -N 3 license -- true' \
     'acquire -N 3 --lease 1m license' 'hold -N 3 --no-stdin license'; do
     # shellcheck disable=SC2086
-    ran 69 dibs $words
+    ran 64 dibs $words
     has stderr "license is a semaphore: 'dibs sem' is for it; take another name" "$err"
 done
 same free 4 "$(redis s get license)"
@@ -264,9 +264,9 @@ same free 5 "$(redis s get license)"
 
 case_is 'the name of a latch'
 ran 0 dibs latch set door 2
-ran 69 dibs slots set door 3
+ran 64 dibs slots set door 3
 has stderr "door is a latch: 'dibs latch' is for it" "$err"
-ran 69 dibs run -N 3 door -- true
+ran 64 dibs run -N 3 door -- true
 same count 2 "$(redis s get door)"
 
 finish
