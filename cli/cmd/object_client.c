@@ -24,9 +24,7 @@ static void keep_quiet(const dibs_event *ev, void *arg)
 
 int object_open(struct object *o, const struct args *a)
 {
-    int none;
-
-    return object_open_until(o, a, NULL, &none);
+    return object_open_until(o, a, NULL, NULL);
 }
 
 int object_open_until(struct object *o, const struct args *a,
@@ -40,7 +38,8 @@ int object_open_until(struct object *o, const struct args *a,
     };
 
     *o = (struct object){.a = a};
-    *stopped_by = 0;
+    if (stopped_by)
+        *stopped_by = 0;
     int code = target_pick(a, &o->target);
     o->target.signals = signals;
     o->target.stopped_by = stopped_by;

@@ -219,7 +219,8 @@ static void take_level(struct sim_program *pr, struct pair *p, struct side *s)
     sim_note("asks for %s, of a pair, form %d, wait %lld, lease %lld",
              sim_thing_name(t), (int)form, (long long)o.wait_ms,
              (long long)o.lease_ms);
-    struct sim_wait wait = {.what = t, .proc = s->claim.proc, .pair = true};
+    struct sim_wait wait = {
+        .what = (int)t, .proc = s->claim.proc, .pair = true};
     if (waits)
         sim_lateness_wait(&wait);
     dibs_err err = sim_take(pr, s->claim.lock, form, &o);

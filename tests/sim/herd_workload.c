@@ -38,7 +38,7 @@ static void take_once(struct sim_program *pr, enum sim_thing t)
     enum sim_form form =
         sim_once_in(&pr->chance, 4) ? FORM_ACQUIRE_ASYNC : FORM_ACQUIRE;
     struct sim_client *cl = pr->client;
-    struct sim_wait wait = {.what = t, .proc = cl->proc};
+    struct sim_wait wait = {.what = (int)t, .proc = cl->proc};
     struct sim_claim claim = {.client = cl,
                               .proc = cl->proc,
                               .thing = t,
