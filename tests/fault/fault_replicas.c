@@ -11,7 +11,8 @@
 #include <string.h>
 
 #define SHORT_MS kit_ms(100)
-#define HASTY_MS kit_ms(300) /* of a command that will not be answered */
+#define LONG_MS  kit_ms(20000) /* only ends a hang */
+#define HASTY_MS kit_ms(300)   /* of a command that will not be answered */
 
 static struct ts_server *replica;
 
@@ -180,6 +181,7 @@ static void test_lost_always(void **state)
         kit_free_for_all("unknown", name);
         ts_proxy_unrule(kit_px, id);
         ts_proxy_release(kit_px);
+        o.replicas_timeout_ms = LONG_MS;
         want("try", dibs_lock_try(l, &o), DIBS_OK);
         want("release", dibs_lock_release(l, NULL), DIBS_OK);
         dibs_lock_free(l);
