@@ -273,11 +273,15 @@ static void test_replicas_too_few(void **state)
             dibs_lock *l;
 
             FINE(kinds[k].make(c, "l", &l));
-            WANT(dibs_lock_try(l, o), DIBS_ERR_REPLICAS);
-            assert_false(ts_exists(srv, "l"));
-            assert_int_equal(dibs_lock_state(l, 0), DIBS_NOT_HELD);
-            times++;
-            TS_WAIT(atomic_load(&heard.short_) == times);
+            /* On a busy machine even the first replica may be too late. */
+            struct ts_wait w = ts_wait_begin(TS_SOON);
+            do {
+                WANT(dibs_lock_try(l, o), DIBS_ERR_REPLICAS);
+                assert_false(ts_exists(srv, "l"));
+                assert_int_equal(dibs_lock_state(l, 0), DIBS_NOT_HELD);
+                times++;
+                TS_WAIT(atomic_load(&heard.short_) == times);
+            } while (!heard_text(&heard, "1 of 2") && ts_wait_step(&w));
             assert_true(heard_text(&heard, "1 of 2"));
 
             FINE(kit_elsewhere(l, DIBS_LOCK_OPTS(ACKED_BY(1), .owner = 7),
