@@ -9,7 +9,7 @@ set -u
 build=$(cd "$1" && pwd) || exit 1
 mkdir -p "$2" && out=$(cd "$2" && pwd) || exit 1
 top=$(cd "$(dirname "$0")/../.." && pwd)
-here=$top/peers
+here=$top/bench/peers
 
 skip() { # WHAT WHY
     echo "peers: $1 is left out: $2" >&2

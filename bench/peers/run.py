@@ -338,7 +338,7 @@ def main():
     missing = [lib.name for lib in libraries(args.programs) if not os.path.exists(lib.needs)]
     if args.only:
         there = [lib for lib in there if lib.name in args.only.split(",") + ["dibs"]]
-    top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    top = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     server = Server()
     comparison = Comparison(plan, there, server)

@@ -9,7 +9,7 @@
 --       commands (none: 'publish')
 -- Returns nil if acquired; if busy, ms after which to retry at the latest;
 --       SCRIPT_OUTER_HOLD_LOST if the outer holds of a re-entry are gone;
---       SCRIPT_NO_LOCK if the key holds a read-write lock, or a hash that is no
+--       SCRIPT_WRONG_TYPE if the key holds a read-write lock, or a hash that is no
 --       lock.
 --
 -- Idempotent. fair_queue describes how dead waiters are evicted. An acquire
@@ -162,11 +162,11 @@ local ttl = redis.call('pttl', lock)
 if ttl ~= -2 then
     local found = redis.call('hmget', lock, owner, 'mode')
     if found[2] then
-        return SCRIPT_NO_LOCK
+        return SCRIPT_WRONG_TYPE
     elseif tonumber(found[1] or nil) then
         return take_hold(lock, owner, tonumber(found[1]), target, ttl, lease)
     elseif target == '1' and not is_lock(lock) then
-        return SCRIPT_NO_LOCK
+        return SCRIPT_WRONG_TYPE
     end
 end
 if target ~= '1' then

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 lock hash   2 queue   3 scores
 -- ARGV  1 first place wanted   2 number of places   3 value
--- Returns an array: TTL in ms (-1 none, -2 not locked, SCRIPT_NO_LOCK a hash
+-- Returns an array: TTL in ms (-1 none, -2 not locked, SCRIPT_WRONG_TYPE a hash
 --       that is no lock); number of fields; length of the queue; field and
 --       value of up to 32 fields; for each place wanted the waiter and ms until
 --       its score passes, '' if it has no valid score; last, if the holder
@@ -16,11 +16,11 @@ local first, count = tonumber(ARGV[1]), tonumber(ARGV[2])
 local field_count = redis.call('hlen', lock)
 local is_small = field_count <= MAX_FIELDS
 local fields = is_small and redis.call('hgetall', lock) or {}
-local ttl = is_small and redis.call('pttl', lock) or SCRIPT_NO_LOCK
+local ttl = is_small and redis.call('pttl', lock) or SCRIPT_WRONG_TYPE
 local answer = {ttl, #fields / 2, redis.call('llen', queue)}
 
 if not all_holds(fields) then
-    answer[1] = SCRIPT_NO_LOCK
+    answer[1] = SCRIPT_WRONG_TYPE
 end
 for i = 1, #fields do
     answer[#answer + 1] = fields[i]:sub(1, 512) -- another client's may be long

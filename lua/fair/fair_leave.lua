@@ -7,7 +7,7 @@
 --       fair_acquire   then the publish commands (none: 'publish')
 -- Returns SCRIPT_ENDED if a hold was ended; else SCRIPT_WAITER_WOKEN if the
 --       lock is free and a waiter was notified: check the queue again in a
---       second; else 0; SCRIPT_NO_LOCK if the key holds a hash that is no lock.
+--       second; else 0; SCRIPT_WRONG_TYPE if the key holds a hash that is no lock.
 --
 -- The owner may have been notified just before it leaves. So if the lock is
 -- free, the next waiter is notified, and dead waiters are evicted as fair_queue
@@ -26,7 +26,7 @@ if ARGV[3] == '1' and owner ~= '' then
     if found[2] then
         return redis.error_reply('WRONGTYPE the key holds a read-write lock')
     elseif not is_lock(lock) then
-        result = SCRIPT_NO_LOCK
+        result = SCRIPT_WRONG_TYPE
     elseif found[1] then
         redis.call('del', lock)
         drop_value(channel:sub(1, -2), owner)

@@ -57,13 +57,13 @@ elseif ttl ~= -2 then
     local found = call('hmget', key, owner, 'mode')
     has = tonumber(found[1] or nil)
     if found[2] then
-        return SCRIPT_NO_LOCK
+        return SCRIPT_WRONG_TYPE
     elseif not has and target ~= '1' then
         return SCRIPT_OUTER_HOLD_LOST
     elseif not has then
 --@include is_lock
         if attempt ~= 'called' and not is_lock(key) then
-            return SCRIPT_NO_LOCK
+            return SCRIPT_WRONG_TYPE
         elseif not client_channel then
             return ttl
         end

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 lock hash   2 the last token
 -- ARGV  1 value
--- Returns an array: TTL in ms (-1 none, -2 not locked, SCRIPT_NO_LOCK a hash
+-- Returns an array: TTL in ms (-1 none, -2 not locked, SCRIPT_WRONG_TYPE a hash
 --       that is no lock); number of fields; the last token as a string, '' if
 --       there is none or it is no number; field and value of each field; last,
 --       if the holder published a value, its number.
@@ -17,7 +17,7 @@ end
 local count = redis.call('hlen', key)
 local fields = count <= 32 and redis.call('hgetall', key) or {}
 if count > 32 or not all_holds(fields) then
-    return {SCRIPT_NO_LOCK, 0, token}
+    return {SCRIPT_WRONG_TYPE, 0, token}
 end
 local answer = {redis.call('pttl', key), count, token}
 for i = 1, #fields do

@@ -3,7 +3,7 @@
 -- KEYS  1 lock hash
 -- ARGV  1 prefix and 2 suffix of a read key: prefix, owner, suffix, index of a
 --       hold   3 maximum number of holders
--- Returns an array: mode ('' for a lock without one; the number SCRIPT_NO_LOCK
+-- Returns an array: mode ('' for a lock without one; the number SCRIPT_WRONG_TYPE
 --       if the hash is no lock), then owner, hold count and TTL in ms (-1 none,
 --       -2 expired) of each.
 
@@ -31,7 +31,7 @@ repeat
         local field, value = page[2][i], page[2][i + 1]
         if field == 'mode' and value ~= 'read' and value ~= 'write' or
             field ~= 'mode' and not is_hold(field, value) then
-            return {SCRIPT_NO_LOCK}
+            return {SCRIPT_WRONG_TYPE}
         elseif field ~= 'mode' and #answer < 3 * tonumber(ARGV[3]) then
             local is_reader = mode and field:sub(-6) ~= ':write'
             answer[#answer + 1] = field
@@ -42,6 +42,6 @@ repeat
     end
 until cursor == '0' or #answer >= 3 * tonumber(ARGV[3])
 if mode and #answer == 1 then
-    return {SCRIPT_NO_LOCK}
+    return {SCRIPT_WRONG_TYPE}
 end
 return answer

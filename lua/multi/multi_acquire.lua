@@ -6,7 +6,7 @@
 --       followed by the target hold count; owner, '' = as the one before
 -- Returns nil if all are acquired; else an array: the index, from 1, of the
 --       lock that is not available, and why: its TTL in ms, SCRIPT_BUSY_NO_TTL
---       if it has none; SCRIPT_OUTER_HOLD_LOST; SCRIPT_NO_LOCK: another kind of
+--       if it has none; SCRIPT_OUTER_HOLD_LOST; SCRIPT_WRONG_TYPE: another kind of
 --       lock, or no lock; SCRIPT_NOT_BATCHABLE: it is in read mode, only
 --       write_acquire removes expired readers.
 --
@@ -43,7 +43,7 @@ local function check(item)
     local found = not free and
         redis.pcall('hmget', item.key, item.owner, 'mode')
     if found and found.err then
-        return found.err:find('WRONGTYPE', 1, true) and SCRIPT_NO_LOCK or found
+        return found.err:find('WRONGTYPE', 1, true) and SCRIPT_WRONG_TYPE or found
     end
     item.ttl = free and -2 or redis.call('pttl', item.key)
     item.is_new = item.ttl == -2
@@ -56,13 +56,13 @@ local function check(item)
     if item.writer_intent and mode == 'read' then
         return SCRIPT_NOT_BATCHABLE
     elseif (mode ~= nil) ~= (item.writer_intent ~= nil) then
-        return SCRIPT_NO_LOCK
+        return SCRIPT_WRONG_TYPE
     elseif item.has > 0 then
         return false
     elseif item.target ~= 1 then
         return SCRIPT_OUTER_HOLD_LOST
     end
-    return is_lock(item.key) and item.ttl or SCRIPT_NO_LOCK
+    return is_lock(item.key) and item.ttl or SCRIPT_WRONG_TYPE
 end
 
 local function undo(item)

@@ -8,7 +8,7 @@
 --       before; channel; then the publish commands (none: 'publish')
 -- Returns a number for each lock: if freed SCRIPT_FREED plus the number of
 --       receivers; SCRIPT_LEVEL_RELEASED; SCRIPT_NOT_HELD by this owner;
---       SCRIPT_NO_LOCK if the key has another type; SCRIPT_MEMBER_FAILED if the
+--       SCRIPT_WRONG_TYPE if the key has another type; SCRIPT_MEMBER_FAILED if the
 --       server refuses to lower the count.
 --
 -- A lock that is not held, or no lock any more, does not affect the others.
@@ -61,7 +61,7 @@ for i = 1, count do
         has = has and (has.err and has or redis.call('del', key))
     end
     if type(has) == 'table' then
-        verdicts[i] = SCRIPT_NO_LOCK
+        verdicts[i] = SCRIPT_WRONG_TYPE
     elseif not has or has == 0 then
         verdicts[i] = SCRIPT_NOT_HELD
     elseif target ~= '0' then

@@ -8,7 +8,7 @@
 -- Returns nil if acquired; if busy, the holder's TTL in ms, SCRIPT_BUSY_NO_TTL
 --       if it has none, with 4 to 6 an array: the TTL and register's result;
 --       SCRIPT_OUTER_HOLD_LOST if the outer holds of a re-entry are gone;
---       SCRIPT_NO_LOCK if the key holds a read-write lock, or a hash that is no
+--       SCRIPT_WRONG_TYPE if the key holds a read-write lock, or a hash that is no
 --       lock.
 --
 -- Idempotent, also when delayed: raises the hold count to the target instead of
@@ -33,7 +33,7 @@ end
 local found = redis.call('hmget', key, owner, 'mode')
 local has = tonumber(found[1] or nil)
 if found[2] then
-    return SCRIPT_NO_LOCK
+    return SCRIPT_WRONG_TYPE
 elseif has then
 --@include take_hold
     return take_hold(key, owner, has, target, ttl, lease)
@@ -43,7 +43,7 @@ end
 
 --@include is_lock
 if attempt ~= 'called' and not is_lock(key) then
-    return SCRIPT_NO_LOCK
+    return SCRIPT_WRONG_TYPE
 elseif not client_channel then
     return ttl
 end

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 lock hash
 -- ARGV  1 owner field   2 channel   then the publish commands (none: 'publish')
--- Returns SCRIPT_ENDED; 0 if this owner did not hold the lock; SCRIPT_NO_LOCK
+-- Returns SCRIPT_ENDED; 0 if this owner did not hold the lock; SCRIPT_WRONG_TYPE
 --       if the key holds a hash that is no lock; an error for a read-write
 --       lock.
 --
@@ -18,7 +18,7 @@ local found = redis.call('hmget', key, owner, 'mode')
 if found[2] then
     return redis.error_reply('WRONGTYPE the key holds a read-write lock')
 elseif not is_lock(key) then
-    return SCRIPT_NO_LOCK
+    return SCRIPT_WRONG_TYPE
 elseif not found[1] then
     return 0
 end

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 lock hash
 -- ARGV  1 value
--- Returns an array: TTL in ms (-1 none, -2 not locked, SCRIPT_NO_LOCK a hash
+-- Returns an array: TTL in ms (-1 none, -2 not locked, SCRIPT_WRONG_TYPE a hash
 --       that is no lock); number of fields; 0 (length of the queue); field and
 --       value of up to 32 fields, the mode first; last, if the holder published
 --       a value, its number.
@@ -26,7 +26,7 @@ if count > MAX_FIELDS then
     valid = (mode == 'read' or mode == 'write') and (valid or #fields <= 2)
 end
 if not valid then
-    return {SCRIPT_NO_LOCK, 0, 0}
+    return {SCRIPT_WRONG_TYPE, 0, 0}
 end
 local answer = {redis.call('pttl', key), count, 0}
 

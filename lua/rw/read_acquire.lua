@@ -6,7 +6,7 @@
 --       owner that reads, as far as the client knows; '' or none = unknown
 -- Returns nil if acquired; if busy, ms to wait, SCRIPT_BUSY_NO_TTL if unknown;
 --       SCRIPT_OUTER_HOLD_LOST if the outer holds of a re-entry are gone;
---       SCRIPT_NO_LOCK if the key holds another kind of lock, or a hash that is
+--       SCRIPT_WRONG_TYPE if the key holds another kind of lock, or a hash that is
 --       no lock.
 --
 -- A read hold is valid as long as its read key exists. All holds of an owner
@@ -27,7 +27,7 @@ local is_known = mode == 'read' and known_reader ~= '' and found[3]
 local read_ttl, has = -2, 0
 
 if existing > 0 and not mode and redis.call('exists', key) == 1 then
-    return SCRIPT_NO_LOCK
+    return SCRIPT_WRONG_TYPE
 end
 if found[2] then
     read_ttl = redis.call('pttl', read_key)
@@ -46,7 +46,7 @@ if read_ttl == -2 then
 --@include lock_fields
         local sample = redis.call('hrandfield', key, SAMPLE, 'withvalues')
         if not all_holds(sample) then
-            return SCRIPT_NO_LOCK
+            return SCRIPT_WRONG_TYPE
         end
     end
     if mode == 'write' then

@@ -4,7 +4,7 @@
 -- ARGV  1 owner   2 prefix and 3 suffix of a read key: prefix, owner, suffix,
 --       index of a hold   4 '1' for all readers, if this owner is one of them
 --       then the publish commands (none: 'publish')
--- Returns SCRIPT_ENDED; 0 if this owner does not read; SCRIPT_NO_LOCK if the
+-- Returns SCRIPT_ENDED; 0 if this owner does not read; SCRIPT_WRONG_TYPE if the
 --       key holds a hash that is no lock; an error for another kind of lock.
 local key, read_key, channel = KEYS[1], KEYS[2], KEYS[3]
 local owner, key_prefix, key_suffix = ARGV[1], ARGV[2], ARGV[3]
@@ -17,7 +17,7 @@ local MAX_HOLDS, SAMPLE = 1000, 8
 
 if redis.call('exists', key) == 1 and
     not all_holds(redis.call('hrandfield', key, SAMPLE, 'withvalues')) then
-    return SCRIPT_NO_LOCK
+    return SCRIPT_WRONG_TYPE
 elseif not found[1] then
     return 0
 elseif not found[2] then

@@ -8,7 +8,7 @@
 -- Returns nil if acquired; if busy, ms to wait, SCRIPT_BUSY_NO_TTL if unknown,
 --       with 7 to 9 an array as mutex_acquire; SCRIPT_OUTER_HOLD_LOST if the
 --       outer holds of a re-entry are gone; SCRIPT_SELF_DEADLOCK if this owner
---       reads; SCRIPT_NO_LOCK if the key holds another kind of lock, or a hash
+--       reads; SCRIPT_WRONG_TYPE if the key holds another kind of lock, or a hash
 --       that is no lock.
 --
 -- Expired readers do not count, and are removed. A re-entry never shortens the
@@ -75,7 +75,7 @@ local function readers_ttl()
 end
 
 if ttl ~= -2 and mode ~= 'read' and mode ~= 'write' then
-    return SCRIPT_NO_LOCK
+    return SCRIPT_WRONG_TYPE
 end
 local has = 0
 if mode == 'write' then
@@ -84,14 +84,14 @@ if mode == 'write' then
         return SCRIPT_OUTER_HOLD_LOST
     elseif has == 0 then
         local sample = redis.call('hrandfield', key, SAMPLE, 'withvalues')
-        return all_holds(sample) and busy(ttl) or SCRIPT_NO_LOCK
+        return all_holds(sample) and busy(ttl) or SCRIPT_WRONG_TYPE
     end
 elseif target ~= '1' then
     return SCRIPT_OUTER_HOLD_LOST
 elseif mode then
     local ms = readers_ttl()
     if not ms then
-        return SCRIPT_NO_LOCK
+        return SCRIPT_WRONG_TYPE
     elseif ms ~= -2 then
         if redis.call('hexists', key, owner) == 1 and
             redis.call('exists', read_key) == 1 then

@@ -3,7 +3,7 @@
 -- KEYS  1 lock hash   2 channel   3 writer intent
 -- ARGV  1 owner   2 '1' to end its hold as well   then the publish commands
 --       (none: 'publish')
--- Returns SCRIPT_ENDED if a hold was ended, else 0; SCRIPT_NO_LOCK if the key
+-- Returns SCRIPT_ENDED if a hold was ended, else 0; SCRIPT_WRONG_TYPE if the key
 --       holds a hash that is no lock.
 local key, channel, writer_intent = KEYS[1], KEYS[2], KEYS[3]
 local writer, PUBLISH_ARGS = ARGV[1] .. ':write', 3
@@ -20,7 +20,7 @@ if redis.pcall('get', writer_intent) == ARGV[1] then
 end
 if ARGV[2] == '1' and redis.call('exists', key) == 1 and
     not all_holds(redis.call('hrandfield', key, SAMPLE, 'withvalues')) then
-    result = SCRIPT_NO_LOCK
+    result = SCRIPT_WRONG_TYPE
 elseif ARGV[2] == '1' and redis.call('hexists', key, writer) == 1 then
     redis.call('hdel', key, writer)
     drop_value(channel, writer)

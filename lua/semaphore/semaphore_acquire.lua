@@ -6,7 +6,7 @@
 --       publish commands (none: 'publish')
 -- Returns the permits wanted, as a string, if acquired; if busy, ms until the
 --       first lease in the ledger ends, SCRIPT_BUSY_NO_TTL if it is empty;
---       SCRIPT_UNSET if the number of permits was never set; SCRIPT_NO_LOCK if
+--       SCRIPT_UNSET if the number of permits was never set; SCRIPT_WRONG_TYPE if
 --       the key holds no number.
 --
 -- Idempotent: an entry that is in the ledger is not counted again; each call
@@ -24,7 +24,7 @@ local PUBLISH_ARGS = 5
 
 local free = redis.call('get', count)
 if free and not parse_int(free) then
-    return SCRIPT_NO_LOCK
+    return SCRIPT_WRONG_TYPE
 end
 local reclaimed
 free, reclaimed = reclaim(count, ledger, parse_int(free) or false, wanted)

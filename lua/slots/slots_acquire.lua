@@ -10,7 +10,7 @@
 --       total if that is wanted; nil for a re-entry; if busy, ms until the
 --       first permit expires, SCRIPT_BUSY_NO_TTL if none does, with 8 and 9 an
 --       array as mutex_acquire; SCRIPT_OUTER_HOLD_LOST if the permit of a
---       re-entry is gone; SCRIPT_NO_LOCK if the key holds no number.
+--       re-entry is gone; SCRIPT_WRONG_TYPE if the key holds no number.
 --
 -- Idempotent: a permit that is acquired already is not counted again. If the
 -- total was not set, or the number of free permits was lost, it is computed
@@ -55,7 +55,7 @@ local channel, client_channel = ARGV[7], ARGV[8]
 local PUBLISH_ARGS = attempt and 10 or 8
 --@include parse_int
 if free and not parse_int(free) then
-    return SCRIPT_NO_LOCK
+    return SCRIPT_WRONG_TYPE
 end
 free = parse_int(free)
 

@@ -3,7 +3,7 @@
 -- KEYS  1 number of free permits   2 acquired permits: ids, scored by their end
 -- ARGV  1 total   2 '1': only if it was not set before   3 channel   then the
 --       publish commands (none: 'publish')
--- Returns the previous total, -1 if it was not set; SCRIPT_NO_LOCK if the key
+-- Returns the previous total, -1 if it was not set; SCRIPT_WRONG_TYPE if the key
 --       holds no number.
 --
 -- Idempotent: sets a state. If the total is below the number of acquired
@@ -20,7 +20,7 @@ local PUBLISH_ARGS = 4
 local free = redis.call('get', count)
 local acquired = redis.call('zcard', permits)
 if free and not parse_int(free) then
-    return SCRIPT_NO_LOCK
+    return SCRIPT_WRONG_TYPE
 end
 local previous = free and parse_int(free) + acquired or -1
 if not free then

@@ -60,7 +60,7 @@ static dibs_err check_size(const struct dibs__struct *type, size_t size)
     return DIBS_OK;
 }
 
-dibs_err dibs__struct_take(const struct dibs__struct *type, const void *in,
+dibs_err dibs__struct_read(const struct dibs__struct *type, const void *in,
                            void *out)
 {
     const unsigned char *raw = in;
@@ -89,8 +89,8 @@ dibs_err dibs__struct_check(const struct dibs__struct *type, const void *out)
     return check_size(type, size_of(out));
 }
 
-void dibs__struct_give(const struct dibs__struct *type, const void *from,
-                       void *out)
+void dibs__struct_write(const struct dibs__struct *type, const void *from,
+                        void *out)
 {
     size_t size = size_of(out);
 

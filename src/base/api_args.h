@@ -36,14 +36,14 @@ extern const struct dibs__struct dibs__struct_watch_opts;
  * that an older caller lacks are zero. Bytes of a newer caller beyond the
  * current size must be zero, since an unknown option cannot be honored. NULL is
  * all zero. Returns OK, or INVALID with a reason. */
-dibs_err dibs__struct_take(const struct dibs__struct *type, const void *in,
+dibs_err dibs__struct_read(const struct dibs__struct *type, const void *in,
                            void *out);
 /* give copies the result `from` to the caller's struct `out`, truncated to its
  * size, which is kept; further bytes of a newer caller are not changed. The
  * caller must first call check, which returns OK, or INVALID with a reason. */
 dibs_err dibs__struct_check(const struct dibs__struct *type, const void *out);
-void dibs__struct_give(const struct dibs__struct *type, const void *from,
-                       void *out);
+void dibs__struct_write(const struct dibs__struct *type, const void *from,
+                        void *out);
 
 /* Checks that ms is 0 or in [least, most]. Returns OK, or INVALID with a
  * reason. */

@@ -43,13 +43,13 @@
 enum dibs__rank {
     RANK_GROUP = 1,
     RANK_CLIENT,
-    RANK_LINE,
+    RANK_ENTRY,
     RANK_SERVER,
-    RANK_WATCHDOG,
+    RANK_LEASE_TIMERS,
     RANK_LOOP,
     RANK_CALLBACK,
-    RANK_PUBLISHED,
-    RANK_ADOPTED
+    RANK_HOLDER_VALUES,
+    RANK_FOREIGN_OWNERS
 };
 
 typedef struct DIBS_TS(capability("mutex")) dibs__mutex {

@@ -107,7 +107,7 @@ static void ride_ticked(struct dibs__timer *t)
     bool goes_on = ride->watched = !taken && ride->state != RIDE_NONE;
     dibs__unlock(&cbs->mu);
     if (taken) {
-        dibs__commands_count(&conn->cn.fifo);
+        dibs__commands_count_queued(&conn->cn.fifo);
         dibs__conn_adopt(&conn->cn);
     }
     if (goes_on)
@@ -155,7 +155,7 @@ static void end_ride(struct dibs__callbacks *cbs,
     dibs__list_del(&conn->ride.at);
     forget_socket(cbs, conn);
     dibs__unlock(&cbs->mu);
-    dibs__commands_count(&conn->cn.fifo);
+    dibs__commands_count_queued(&conn->cn.fifo);
     dibs__server_give_back(conn, usable);
 }
 
@@ -299,7 +299,7 @@ static bool may_ride(struct dibs__callbacks *cbs,
                      const struct dibs__command *cmd)
 {
     if (!dibs__callbacks_on_thread(cbs) || !cmd->server || cmd->replicas ||
-        cmd->server->to.url.tls.on)
+        cmd->server->target.url.tls.on)
         return false;
     dibs__lock(&cbs->mu);
     bool slow = dibs__now_ms() < cbs->slow_until;

@@ -148,7 +148,7 @@ void dibs__callbacks_push(struct dibs__callbacks *cbs,
     dibs__lock(&cbs->mu);
     dibs__list_add(&cbs->queue, &cb->link);
     dibs__unlock(&cbs->mu);
-    if (dibs__loop_is_here(cbs->lp)) /* one wake-up per loop round */
+    if (dibs__loop_is_current(cbs->lp)) /* one wake-up per loop round */
         dibs__loop_flush(cbs->lp, &cbs->wake);
     else
         wake_runner(cbs);

@@ -41,13 +41,13 @@ bool dibs__client_is_forked_copy(const dibs_client *c)
  * operation may live on its stack. */
 static _Thread_local int call_depth, saved_cancel_state;
 
-void dibs__no_cancel(void)
+void dibs__cancel_disable(void)
 {
     if (call_depth++ == 0)
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved_cancel_state);
 }
 
-void dibs__cancel_again(void)
+void dibs__cancel_restore(void)
 {
     if (--call_depth == 0)
         pthread_setcancelstate(saved_cancel_state, NULL);
@@ -59,7 +59,7 @@ dibs_err dibs__client_enter(dibs_client *c)
         return DIBS_ERR_INVALID;
     if (dibs__client_is_forked_copy(c))
         return DIBS_ERR_FORKED;
-    dibs__no_cancel();
+    dibs__cancel_disable();
     atomic_fetch_add(&c->active_calls, 1);
     if (!atomic_load(&c->closing))
         return DIBS_OK;
@@ -75,7 +75,7 @@ void dibs__client_leave(dibs_client *c)
     if (atomic_fetch_sub(&c->active_calls, 1) == 1 && atomic_load(&c->closing))
         sem_post(&c->calls_drained);
     atomic_fetch_sub(&c->leaving_calls, 1);
-    dibs__cancel_again();
+    dibs__cancel_restore();
 }
 
 void dibs__client_ref(dibs_client *c)
@@ -110,8 +110,8 @@ void dibs__client_unref(dibs_client *c)
 {
     if (atomic_fetch_sub(&c->refs, 1) != 1 || dibs__client_is_forked_copy(c))
         return;
-    if (c->upper)
-        c->upper->free(c->upper_arg);
+    if (c->lock_layer)
+        c->lock_layer->free(c->upper_arg);
     client_clear(c);
 }
 
@@ -230,7 +230,7 @@ static dibs_err client_open(const char *url, const dibs_client_opts *opts,
     dibs_client_opts o;
 
     if (dibs__check_not_null("url", url) || dibs__check_not_null("out", out) ||
-        dibs__struct_take(&dibs__struct_client_opts, opts, &o))
+        dibs__struct_read(&dibs__struct_client_opts, opts, &o))
         return DIBS_ERR_INVALID;
     dibs_err err = client_new(url, &o, &c);
     if (err != DIBS_OK)
@@ -255,9 +255,9 @@ static dibs_err client_open(const char *url, const dibs_client_opts *opts,
 dibs_err dibs_client_open(const char *url, const dibs_client_opts *opts,
                           dibs_client **out)
 {
-    dibs__no_cancel();
+    dibs__cancel_disable();
     dibs_err err = DIBS__API_CALL(client_open(url, opts, out));
-    dibs__cancel_again();
+    dibs__cancel_restore();
     return err;
 }
 
@@ -268,8 +268,8 @@ static void close_lock_layer(struct dibs__task *t)
 {
     dibs_client *c = DIBS_OF(t, dibs_client, step);
 
-    if (c->upper)
-        c->upper->close(c->upper_arg, c->close_by);
+    if (c->lock_layer)
+        c->lock_layer->close(c->upper_arg, c->close_deadline);
     else
         dibs__client_wait_empty(c, true);
 }
@@ -321,7 +321,8 @@ static dibs_err client_close(dibs_client *c, int64_t timeout_ms)
 {
     if (atomic_exchange(&c->closing, true))
         return wait_closed(c);
-    c->close_by = dibs__add(dibs__now_ms(), timeout_ms ? timeout_ms : CLOSE_MS);
+    c->close_deadline =
+        dibs__add(dibs__now_ms(), timeout_ms ? timeout_ms : CLOSE_MS);
     run_close_step(c, close_lock_layer);
     run_close_step(c, close_connections);
     wait_for_calls(c);
@@ -346,9 +347,9 @@ static dibs_err close_checked(dibs_client *c, int64_t timeout_ms)
         return DIBS_ERR_FORKED;
     if (dibs__callbacks_inside(&c->callbacks))
         return DIBS_ERR_DEADLOCK;
-    dibs__no_cancel();
+    dibs__cancel_disable();
     dibs_err err = client_close(c, timeout_ms);
-    dibs__cancel_again();
+    dibs__cancel_restore();
     return err;
 }
 
@@ -358,7 +359,8 @@ static dibs_err explain_close(const dibs_client *c, dibs_err err)
 {
     if (err != DIBS_ERR_UNKNOWN)
         return err;
-    const char *why = c->node ? c->node->server.why : c->cluster->slots.why;
+    const char *why =
+        c->node ? c->node->server.last_error : c->cluster->slots.last_error;
     return dibs__reason_set(err, "not every release was confirmed in time%s%s",
                             why[0] ? "; last error: " : "", why);
 }
@@ -425,7 +427,7 @@ static dibs_err stats_get(dibs_client *c, dibs_stats *out)
     if (dibs__struct_check(&dibs__struct_stats, out) != DIBS_OK)
         return dibs__client_report_invalid_arg(c);
     dibs__stats_sum(c->stats, &sum);
-    dibs__struct_give(&dibs__struct_stats, &sum, out);
+    dibs__struct_write(&dibs__struct_stats, &sum, out);
     return DIBS_OK;
 }
 

@@ -36,11 +36,12 @@ struct dibs__upper {
     /* A server was reconnected, or slots have moved: holds in the slots for
      * which meant(arg, slot) is true may be lost. Sends commands that verify
      * them ahead of all other commands. Thread: io. */
-    void (*verify)(void *upper_arg, dibs__meant *meant, const void *arg);
+    void (*verify_holds)(void *upper_arg, dibs__slot_filter *filter,
+                         const void *arg);
     /* Another client changed `key`; NULL: any key of the slots for which
      * meant(arg, slot) is true may have changed. Thread: io. */
-    void (*changed)(void *upper_arg, dibs__meant *meant, const void *arg,
-                    const char *key, size_t len);
+    void (*on_key_changed)(void *upper_arg, dibs__slot_filter *filter,
+                           const void *arg, const char *key, size_t len);
     void (*free)(void *arg);
 };
 
@@ -73,18 +74,18 @@ struct dibs_client {
     atomic_int active_calls;     /* between enter and leave */
     atomic_int leaving_calls;    /* inside dibs__client_leave */
     sem_t calls_drained;         /* posted when closing and active_calls is 0 */
-    int64_t close_by;            /* deadline of closing */
-    bool ending;                 /* io only: connections are being closed */
+    int64_t close_deadline;      /* deadline of closing */
+    bool closing_conns;          /* io only: connections are being closed */
     unsigned idle_subscriptions; /* io only: lock entries that are subscribed
                                     without a waiter */
     bool all_released;           /* io, then the closing thread */
 
     dibs__mutex mu;
-    const struct dibs__upper *upper; /* mu */
-    void *upper_arg;                 /* mu */
-    bool closed;                     /* mu */
-    dibs_err close_err;              /* mu: the result of closing */
-    pthread_cond_t closed_cv;        /* mu */
+    const struct dibs__upper *lock_layer; /* mu */
+    void *upper_arg;                      /* mu */
+    bool closed;                          /* mu */
+    dibs_err close_err;                   /* mu: the result of closing */
+    pthread_cond_t closed_cv;             /* mu */
 };
 
 /* Returns the server of this slot (hash_slot.h), the only server outside of a
@@ -95,7 +96,7 @@ struct dibs__server *dibs__client_server(const dibs_client *c, int slot);
 /* Returns the PUBSUB_ bits with which scripts publish. Thread: any. */
 static inline unsigned dibs__client_pubsub_mode(const dibs_client *c)
 {
-    return c->cluster ? atomic_load_explicit(&c->cluster->flavour,
+    return c->cluster ? atomic_load_explicit(&c->cluster->pubsub_mode,
                                              memory_order_relaxed)
                       : PUBSUB_CLASSIC;
 }
@@ -113,8 +114,8 @@ dibs_err dibs__client_enter(dibs_client *c);
 void dibs__client_leave(dibs_client *c);
 /* Disable and restore cancellation of the calling thread. Calls nest; enter and
  * leave include them. */
-void dibs__no_cancel(void);
-void dibs__cancel_again(void);
+void dibs__cancel_disable(void);
+void dibs__cancel_restore(void);
 /* Returns true for NULL and for a client opened by another process. */
 bool dibs__client_is_forked_copy(const dibs_client *c);
 
@@ -128,7 +129,7 @@ void dibs__client_address(const dibs_client *c, char *buf, size_t size);
 /* Returns whether the URLs of a and b name the same database of one server, or
  * the same cluster. False does not mean different: only the servers' run ids
  * can tell. */
-bool dibs__client_same(const dibs_client *a, const dibs_client *b);
+bool dibs__client_same_server(const dibs_client *a, const dibs_client *b);
 
 /* Returns the last connection error of this slot's server; NULL if it is
  * reachable or unknown. Thread: io. */

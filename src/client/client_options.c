@@ -137,7 +137,7 @@ static dibs_err target_set(dibs_client *c, const char *url,
 {
     struct dibs__target *to = &c->to;
     const char *why = "";
-    char name[DIBS__WHO_NAME_MAX];
+    char name[DIBS__CLIENT_NAME_MAX];
     dibs_err err = dibs__url_parse(url, &to->url, &why);
 
     if (err == DIBS_ERR_INVALID) {

@@ -109,7 +109,7 @@ static void on_rearm(struct dibs__task *t)
 
 void dibs__lease_timers_init(struct dibs__lease_timers *timers)
 {
-    dibs__mutex_init(&timers->mu, RANK_WATCHDOG);
+    dibs__mutex_init(&timers->mu, RANK_LEASE_TIMERS);
     RB_INIT(&timers->leases);
     timers->next_wake = INT64_MAX;
     timers->timer.fire = on_io_timer;

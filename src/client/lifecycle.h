@@ -19,19 +19,20 @@
 struct dibs__lifecycle {
     sem_t step_done; /* posted when opening or a step of closing is done */
     bool opening;    /* io only: waiting for the first connection */
-    int64_t open_by; /* a DIBS_ERR_CONN before this time is retried */
+    int64_t open_deadline; /* a DIBS_ERR_CONN before this time is retried */
     struct dibs__loop *lp;
     struct dibs__timer limit;   /* io only: fails opening at the latest */
     dibs_err err;               /* result of opening */
     char why[DIBS__REASON_MAX]; /* its error text */
-    unsigned left;              /* io only: components not yet closed */
+    unsigned open_components;   /* io only: components not yet closed */
 };
 
 /* The first connection is up (OK), or an attempt failed. Thread: io. */
 static inline void dibs__lifecycle_opened(struct dibs__lifecycle *p,
                                           dibs_err err, const char *why)
 {
-    if (!p->opening || (err == DIBS_ERR_CONN && dibs__now_ms() < p->open_by))
+    if (!p->opening ||
+        (err == DIBS_ERR_CONN && dibs__now_ms() < p->open_deadline))
         return;
     p->opening = false;
     if (p->limit.at)
@@ -45,7 +46,7 @@ static inline void dibs__lifecycle_opened(struct dibs__lifecycle *p,
  * loop. Thread: io. */
 static inline void dibs__lifecycle_closed(struct dibs__lifecycle *p)
 {
-    if (--p->left == 0)
+    if (--p->open_components == 0)
         sem_post(&p->step_done);
 }
 

@@ -72,7 +72,7 @@ static bool has_duplicates(const struct dibs__group *g, bool *query_servers)
             if (!dibs__members_same_name(a, b))
                 continue;
             *query_servers = true;
-            if (!dibs__client_same(a->c, b->c))
+            if (!dibs__client_same_server(a->c, b->c))
                 continue;
             dibs__reason_set(DIBS_ERR_INVALID, "'%.80s' at %s is given twice",
                              a->entry->name, a->server);
@@ -322,7 +322,7 @@ static dibs_err group_lock_member(dibs_lock *l, size_t index, dibs_owner owner,
                                 "index is %zu, it must be below %zu", index,
                                 g->n);
     dibs__group_member_local_state(g, at, owner, &member);
-    dibs__struct_give(&dibs__struct_member, &member, out);
+    dibs__struct_write(&dibs__struct_member, &member, out);
     return DIBS_OK;
 }
 

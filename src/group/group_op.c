@@ -109,8 +109,8 @@ struct dibs__group_op *dibs__group_op_new(struct dibs__group *g,
         op->o.owner = dibs__owner_thread();
     atomic_init(&op->refs, 1);
     op->shutdown_hook.ref = group_op_hook_ref;
-    op->shutdown_hook.close = group_op_client_close;
-    op->shutdown_hook.over = group_op_close_timeout;
+    op->shutdown_hook.on_close = group_op_client_close;
+    op->shutdown_hook.on_close_timeout = group_op_close_timeout;
     op->deadline =
         o->wait_ms ? dibs__add(dibs__now_ms(), o->wait_ms) : INT64_MAX;
     for (size_t i = 0; i < g->n; i++) {
@@ -294,7 +294,7 @@ static void cancel_op(struct dibs__group *g, struct dibs__group_op *op,
             dibs__client_enter(g->members[i].c) != DIBS_OK)
             continue; /* a client that closes cancels its waiters itself */
         dibs__lock(&entry->mu);
-        dibs__wait_queue_cancel(&entry->wait,
+        dibs__wait_queue_cancel(&entry->wait_queue,
                                 &op->member_ops[i].lock_op.waiter);
         dibs__unlock(&entry->mu);
         dibs__client_leave(g->members[i].c);
@@ -535,7 +535,8 @@ dibs_err dibs__group_op_start(struct dibs__group_op *op,
 {
     dibs_err err = DIBS_OK;
 
-    dibs__no_cancel(); /* this thread may finish other callers' operations */
+    dibs__cancel_disable(); /* this thread may finish other callers' operations
+                             */
     if (fn) {
         op->async = true;
         op->fn = fn;
@@ -551,6 +552,6 @@ dibs_err dibs__group_op_start(struct dibs__group_op *op,
         err = run_and_wait(op, start);
     }
     dibs__group_op_unref(op);
-    dibs__cancel_again();
+    dibs__cancel_restore();
     return err;
 }

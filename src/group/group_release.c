@@ -106,7 +106,7 @@ static bool claim_level(struct dibs__group_op *op)
  * called after the owner's release has returned, as with one lock. */
 static void suppress_losses_of_closed(struct dibs__group *g, dibs_owner owner)
 {
-    dibs__no_cancel();
+    dibs__cancel_disable();
     dibs__lock(&g->mu);
     for (struct dibs__list *l = g->levels.next; l != &g->levels; l = l->next) {
         struct dibs__group_level *lv =
@@ -116,7 +116,7 @@ static void suppress_losses_of_closed(struct dibs__group *g, dibs_owner owner)
     }
     dibs__unlock(&g->mu);
     dibs__losses_suppress_and_wait(g, owner);
-    dibs__cancel_again();
+    dibs__cancel_restore();
 }
 
 /* Out of memory: nothing was released. on_lost is suppressed nevertheless,
@@ -124,7 +124,7 @@ static void suppress_losses_of_closed(struct dibs__group *g, dibs_owner owner)
  * next release reports a loss. */
 static void suppress_newest_loss(struct dibs__group *g, dibs_owner owner)
 {
-    dibs__no_cancel();
+    dibs__cancel_disable();
     dibs__lock(&g->mu);
     const struct dibs__group_level *lv =
         dibs__group_level_of(g, owner ? owner : dibs__owner_thread());
@@ -132,7 +132,7 @@ static void suppress_newest_loss(struct dibs__group *g, dibs_owner owner)
     dibs__unlock(&g->mu);
     dibs__loss_suppress_and_wait(loss);
     dibs__loss_unref(loss);
-    dibs__cancel_again();
+    dibs__cancel_restore();
 }
 
 dibs_err dibs__group_release(struct dibs__group *g, const dibs_lock_opts *o,
@@ -159,9 +159,9 @@ dibs_err dibs__group_release(struct dibs__group *g, const dibs_lock_opts *o,
         has_level && !fn ? dibs__loss_ref(op->level->loss) : NULL;
     err = dibs__group_op_start(
         op, has_level ? release_start : release_not_owner, fn, arg);
-    dibs__no_cancel();
+    dibs__cancel_disable();
     dibs__loss_suppress_and_wait(loss);
-    dibs__cancel_again();
+    dibs__cancel_restore();
     dibs__loss_unref(loss);
     return err;
 }

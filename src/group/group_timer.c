@@ -60,8 +60,8 @@ bool dibs__group_timer_start(struct dibs__group_timer *timer,
         if (dibs__client_enter(m->c) != DIBS_OK)
             continue;
         *timer = (struct dibs__group_timer){
-            .shutdown_hook = {.close = timer_client_shutdown,
-                              .over = timer_client_shutdown},
+            .shutdown_hook = {.on_close = timer_client_shutdown,
+                              .on_close_timeout = timer_client_shutdown},
             .manager = m->entry->manager,
             .ms = ms,
             .on_start = on_start,

@@ -209,10 +209,10 @@ static void member_op_send(struct dibs__group_op *op, size_t i,
 
     lock_op->group_level = op->level;
     lock_op->batch = batch;
-    lock_op->ended = ended;
+    lock_op->on_ended = ended;
     if (fanout && !atomic_load(&op->g->members[i].slow)) {
         lock_op->on_caller_thread = true;
-        lock_op->sent = &fanout->sent[i];
+        lock_op->sent_on_caller_thread = &fanout->sent[i];
     }
     dibs__op_begin(lock_op);
     dibs__client_leave(op->g->members[i].c);

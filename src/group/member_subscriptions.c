@@ -64,7 +64,7 @@ static void on_channel_event(struct dibs__subscription *sub, char said)
         DIBS_OF(sub, struct member_subscription, sub);
 
     (void)said;
-    if (!ms->ready && dibs__is_subscribed(sub)) {
+    if (!ms->ready && dibs__subscription_is_ready(sub)) {
         ms->ready = true;
         atomic_fetch_add(&ms->all->ready_count, 1);
     }
@@ -118,10 +118,10 @@ static void subscription_start(struct member_subscription *ms)
 {
     const struct dibs__member *m = &ms->all->g->members[ms->member];
 
-    ms->shutdown_hook =
-        (struct dibs__shutdown_hook){.close = subscription_client_shutdown,
-                                     .over = subscription_client_shutdown};
-    ms->sub.hear = on_channel_event;
+    ms->shutdown_hook = (struct dibs__shutdown_hook){
+        .on_close = subscription_client_shutdown,
+        .on_close_timeout = subscription_client_shutdown};
+    ms->sub.on_message = on_channel_event;
     ms->start_task.run = subscription_start_task;
     ms->stop_task.run = subscription_stop_task;
     if (dibs__client_enter(m->c) != DIBS_OK)

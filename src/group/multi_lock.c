@@ -250,7 +250,7 @@ static void try_same_server(struct dibs__group_op *op, size_t from, size_t to,
     if (b && dibs__batch_count(b) == n)
         dibs__batch_send(b, on_caller_thread);
     else if (b)
-        dibs__batch_drop(b);
+        dibs__batch_cancel(b);
     if (entered)
         dibs__client_leave(c);
 }

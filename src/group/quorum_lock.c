@@ -346,7 +346,7 @@ static bool is_server_up(const struct dibs__member *m)
 {
     const struct dibs__server *s = dibs__entry_server(m->entry);
 
-    return s && atomic_load(&s->ups) > atomic_load(&s->generation);
+    return s && atomic_load(&s->connect_count) > atomic_load(&s->generation);
 }
 
 /* acquiring: the overdue reply is that of the acquire. */

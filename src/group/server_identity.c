@@ -55,7 +55,7 @@ void dibs__server_identity_query(struct dibs__member *m,
                                  dibs__server_identity_done *done)
 {
     cmd->write = write_info;
-    cmd->done = done;
+    cmd->on_reply = done;
     cmd->expects = 1u << REPLY_TEXT;
     cmd->no_script = true;
     cmd->attempt_ms = within;
@@ -90,7 +90,7 @@ static unsigned connection_number(const struct dibs__member *m)
 {
     const struct dibs__server *s = dibs__entry_server(m->entry);
 
-    return 1 + (s ? atomic_load(&s->ups) : 0);
+    return 1 + (s ? atomic_load(&s->connect_count) : 0);
 }
 
 void dibs__server_identity_record(struct dibs__group *g, size_t i, dibs_err err,

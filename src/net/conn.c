@@ -252,9 +252,10 @@ static bool append_request(struct dibs__conn *cn, struct dibs__req *req)
     size_t before = cn->out.len;
 
     req->cn = cn;
-    cn->number = (uint16_t)(cn->number < DIBS__NUMBER_MAX ? cn->number + 1
-                                                          : DIBS__NUMBER_MIN);
-    req->number = cn->number;
+    cn->number = (uint16_t)(cn->number < DIBS__REQUEST_NUMBER_MAX
+                                ? cn->number + 1
+                                : DIBS__REQUEST_NUMBER_MIN);
+    req->request_number = cn->number;
     req->write(req, &cn->out);
     if (!dibs__buf_ok(&cn->out)) {
         dibs__buf_cut(&cn->out, before);
@@ -271,7 +272,7 @@ void dibs__conn_send(struct dibs__conn *cn, struct dibs__req *req)
         /* Nothing is sent for this request, so no reply may be assigned to it:
          * flush closes the connection, and it fails as not executed. */
         req->end = UINT64_MAX;
-        cn->lacking = true;
+        cn->out_of_memory = true;
     }
     dibs__list_add(&cn->fifo, &req->link);
     if (!cn->timer.at || req->expires < cn->timer.at)
@@ -386,7 +387,7 @@ static void on_flush(struct dibs__task *t)
 {
     struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, flush);
 
-    if (cn->lacking) { /* see dibs__conn_send */
+    if (cn->out_of_memory) { /* see dibs__conn_send */
         dibs__conn_fail(cn, DIBS_ERR_CONN, "out of memory", 0);
         return;
     }
@@ -394,7 +395,7 @@ static void on_flush(struct dibs__task *t)
         (void)read_some(cn); /* input now cannot be the reply to `out` */
         if (cn->state == CONN_CLOSED)
             return;
-        if (dibs__reader_more(&cn->in)) { /* part of a surplus reply */
+        if (dibs__reader_has_input(&cn->in)) { /* part of a surplus reply */
             dibs__conn_fail(cn, DIBS_ERR_PROTOCOL, "a reply without a request",
                             0);
             return;
@@ -444,7 +445,8 @@ dibs_err dibs__conn_prepare(struct dibs__conn *cn)
     cn->flush.run = on_flush;
     cn->timer.fire = on_timeout;
     dibs__list_init(&cn->fifo);
-    cn->number = (uint16_t)dibs__random_in(DIBS__NUMBER_MIN, DIBS__NUMBER_MAX);
+    cn->number = (uint16_t)dibs__random_in(DIBS__REQUEST_NUMBER_MIN,
+                                           DIBS__REQUEST_NUMBER_MAX);
     return dibs__reader_init(&cn->in);
 }
 
@@ -462,7 +464,7 @@ void dibs__conn_lend(struct dibs__conn *cn)
 static bool is_unusable(struct dibs__conn *cn, bool careful, int64_t now_us)
 {
     bool check = careful || now_us - cn->last_used_us >= STALE_US;
-    if (dibs__reader_more(&cn->in))
+    if (dibs__reader_has_input(&cn->in))
         return true;
     if (cn->tls)
         return !dibs__tls_has_no_input(cn->tls, check);
@@ -534,7 +536,7 @@ dibs_err dibs__conn_send_sync(struct dibs__conn *cn, struct dibs__req *req)
 {
     int64_t now_us = dibs__now_us();
 
-    if (is_unusable(cn, req->careful, now_us) || !append_request(cn, req))
+    if (is_unusable(cn, req->check_input, now_us) || !append_request(cn, req))
         return DIBS_ERR_CONN;
     cn->last_used_us = now_us;
     return send_all(cn);

@@ -28,8 +28,8 @@
 
 #define DIBS__CONN_IN 16384 /* bytes per read */
 /* Request numbers are consecutive and wrap around. */
-#define DIBS__NUMBER_MIN 1000
-#define DIBS__NUMBER_MAX 9999
+#define DIBS__REQUEST_NUMBER_MIN 1000
+#define DIBS__REQUEST_NUMBER_MAX 9999
 
 /* Where to connect to and how. Outlives its connections. */
 struct dibs__target {
@@ -37,8 +37,8 @@ struct dibs__target {
     const char *client_name;
     int64_t connect_timeout_ms;
     int64_t command_timeout_ms;
-    bool changes; /* a failover can replace the server: check its role, and
-                     record its run id */
+    bool may_fail_over; /* a failover can replace the server: check its role,
+                     and record its run id */
 };
 
 /* A command in flight, embedded in the object that sends it. */
@@ -50,12 +50,12 @@ struct dibs__req {
      * have been executed, or may be later. */
     void (*done)(struct dibs__req *req, dibs_err err,
                  const struct dibs__reply *reply);
-    struct dibs__conn *cn; /* that it was sent on */
-    bool careful;          /* check for unexpected input before sending */
-    uint16_t number;       /* request number, see above */
-    unsigned skip;         /* replies to ignore before its own */
-    int64_t expires;       /* deadline of the reply */
-    uint64_t end;          /* offset of its end in the output stream */
+    struct dibs__conn *cn;   /* that it was sent on */
+    bool check_input;        /* check for unexpected input before sending */
+    uint16_t request_number; /* request number, see above */
+    unsigned skip;           /* replies to ignore before its own */
+    int64_t expires;         /* deadline of the reply */
+    uint64_t end;            /* offset of its end in the output stream */
 };
 
 enum dibs__conn_state {
@@ -107,14 +107,14 @@ struct dibs__conn {
     /* req.end of the oldest request when half of the replies were read, and
      * when its time limit was extended because input was available. */
     uint64_t half_read_end, extended_end;
-    uint16_t number; /* of the last request */
-    bool lacking;    /* no memory for a request: the next flush closes */
+    uint16_t number;    /* of the last request */
+    bool out_of_memory; /* no memory for a request: the next flush closes */
     struct dibs__reader in;
     int64_t last_used_us;
 
-    char id[24];    /* CLIENT ID of this connection; "" if unknown */
-    char addr[160]; /* its client address as the server reports it */
-    char run[48];   /* run id of the server; "" if unknown */
+    char id[24];     /* CLIENT ID of this connection; "" if unknown */
+    char addr[160];  /* its client address as the server reports it */
+    char run_id[48]; /* run id of the server; "" if unknown */
 
     /* Of connect.c. dial_step: the socket is ready, before the set-up.
      * dial_timed_out: the timer expired before the connection was ready. */

@@ -45,7 +45,7 @@ static bool is_wanted(const struct dibs__conn *cn, enum dibs__setup_step kind)
     if (kind == SETUP_SELECT)
         return cn->to->url.db != 0;
     if (kind == SETUP_ROLE || kind == SETUP_RUN)
-        return cn->to->changes;
+        return cn->to->may_fail_over;
     return true;
 }
 
@@ -180,7 +180,7 @@ static void setup_done(struct dibs__req *req, dibs_err err,
         dibs__conn_fail(cn, DIBS_ERR_CONN, "the server is not a master", 0);
         return;
     } else if (h->kind == SETUP_RUN && reply->type == REPLY_TEXT) {
-        copy_field(reply->text, "\nrun_id:", cn->run, sizeof cn->run);
+        copy_field(reply->text, "\nrun_id:", cn->run_id, sizeof cn->run_id);
     } else if (h->kind == SETUP_INFO && reply->type == REPLY_TEXT) {
         copy_field(reply->text, "id=", cn->id, sizeof cn->id);
         copy_field(reply->text, " addr=", cn->addr, sizeof cn->addr);
@@ -271,7 +271,7 @@ static int start_socket(struct dibs__conn *cn, const struct sockaddr *to,
  * certificate of the host. */
 static void continue_handshake(struct dibs__conn *cn)
 {
-    switch (dibs__tls_shake(cn->tls, cn->fd)) {
+    switch (dibs__tls_handshake(cn->tls, cn->fd)) {
     case TLS_DONE:
         send_setup(cn);
         break;

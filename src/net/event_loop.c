@@ -179,12 +179,12 @@ static void on_stop(struct dibs__task *t)
 
 static _Thread_local const struct dibs__loop *current_loop;
 
-bool dibs__loop_inside(void)
+bool dibs__loop_on_io_thread(void)
 {
     return current_loop != NULL;
 }
 
-bool dibs__loop_is_here(const struct dibs__loop *lp)
+bool dibs__loop_is_current(const struct dibs__loop *lp)
 {
     return current_loop == lp;
 }

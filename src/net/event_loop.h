@@ -63,8 +63,8 @@ void dibs__loop_post(struct dibs__loop *lp, struct dibs__task *t)
     EXCLUDES(lp->mu);
 /* Return whether the calling thread is an io thread, and whether it is this
  * loop's. */
-bool dibs__loop_inside(void);
-bool dibs__loop_is_here(const struct dibs__loop *lp);
+bool dibs__loop_on_io_thread(void);
+bool dibs__loop_is_current(const struct dibs__loop *lp);
 /* Runs t before the loop sleeps again; idempotent until then. Thread: io. */
 void dibs__loop_flush(struct dibs__loop *lp, struct dibs__task *t);
 

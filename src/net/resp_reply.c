@@ -143,7 +143,7 @@ static void *make_num(const redisReadTask *task, long long num)
     struct dibs__reply *reply = make_reply(task, REPLY_NUM);
 
     if (reply)
-        reply->num = dibs__reply_cut(num);
+        reply->num = dibs__reply_clamp(num);
     return reply;
 }
 
@@ -276,7 +276,7 @@ dibs_err dibs__reader_next(struct dibs__reader *r,
     return DIBS_OK;
 }
 
-bool dibs__reader_more(const struct dibs__reader *r)
+bool dibs__reader_has_input(const struct dibs__reader *r)
 {
     return r->has_input;
 }

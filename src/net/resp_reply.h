@@ -60,7 +60,7 @@ dibs_err dibs__reader_feed(struct dibs__reader *r, const char *data,
 dibs_err dibs__reader_next(struct dibs__reader *r,
                            const struct dibs__reply **out);
 /* Returns whether bytes were received after the last reply. */
-bool dibs__reader_more(const struct dibs__reader *r);
+bool dibs__reader_has_input(const struct dibs__reader *r);
 
 /* Returns a reply's number as a time, at most DIBS_MS_MAX. Negative numbers are
  * result codes and stay. */
@@ -70,7 +70,7 @@ static inline int64_t dibs__reply_ms(int64_t num)
 }
 
 /* Clamps to +-DIBS__REPLY_NUM_MAX. */
-static inline int64_t dibs__reply_cut(int64_t num)
+static inline int64_t dibs__reply_clamp(int64_t num)
 {
     return num > DIBS__REPLY_NUM_MAX    ? DIBS__REPLY_NUM_MAX
            : num < -DIBS__REPLY_NUM_MAX ? -DIBS__REPLY_NUM_MAX
@@ -80,8 +80,8 @@ static inline int64_t dibs__reply_cut(int64_t num)
 /* Returns whether r can be the reply to a command whose replies have these
  * types (a bit for each; 0: any type). An error always can. If not, r is the
  * reply to another command: the connection is desynchronized. */
-static inline bool dibs__reply_fits(const struct dibs__reply *r,
-                                    unsigned expects)
+static inline bool dibs__reply_has_type(const struct dibs__reply *r,
+                                        unsigned expects)
 {
     return r->type == REPLY_ERROR || !expects || (expects & 1u << r->type);
 }

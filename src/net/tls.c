@@ -451,7 +451,7 @@ static ssize_t io_outcome(struct dibs__tls *t, int result)
     }
 }
 
-enum dibs__tls_step dibs__tls_shake(struct dibs__tls *t, int fd)
+enum dibs__tls_step dibs__tls_handshake(struct dibs__tls *t, int fd)
 {
     t->fd = fd;
     begin_io(t, MSG_DONTWAIT);

@@ -40,7 +40,7 @@ void dibs__tls_free(struct dibs__tls *t);
 
 /* Continues the handshake; to be called until TLS_DONE, TLS_CUT or TLS_FAILED.
  * Does not block. */
-enum dibs__tls_step dibs__tls_shake(struct dibs__tls *t, int fd);
+enum dibs__tls_step dibs__tls_handshake(struct dibs__tls *t, int fd);
 
 /* As send(2) and recv(2). flags: 0 or MSG_DONTWAIT. Without it at most one
  * receive blocks; EAGAIN then means that only a part of a record arrived.
@@ -86,7 +86,8 @@ static inline void dibs__tls_free(struct dibs__tls *t)
     (void)t;
 }
 
-static inline enum dibs__tls_step dibs__tls_shake(struct dibs__tls *t, int fd)
+static inline enum dibs__tls_step dibs__tls_handshake(struct dibs__tls *t,
+                                                      int fd)
 {
     (void)t;
     (void)fd;

@@ -524,8 +524,8 @@ static dibs_err make_single(const struct dibs__url *from, const char *name,
                : DIBS_ERR_NOMEM;
 }
 
-dibs_err dibs__url_is_server(const struct dibs__url *from, const char *name,
-                             int port, struct dibs__url *out)
+dibs_err dibs__url_for_server(const struct dibs__url *from, const char *name,
+                              int port, struct dibs__url *out)
 {
     struct dibs__url u = {0};
     dibs_err err = make_single(from, name, port, &u);
@@ -541,8 +541,8 @@ dibs_err dibs__url_is_server(const struct dibs__url *from, const char *name,
     return err;
 }
 
-dibs_err dibs__url_is_sentinel(const struct dibs__url *from, const char *name,
-                               int port, struct dibs__url *out)
+dibs_err dibs__url_for_sentinel(const struct dibs__url *from, const char *name,
+                                int port, struct dibs__url *out)
 {
     struct dibs__url u = {0};
     dibs_err err = make_single(from, name, port, &u);

@@ -96,12 +96,12 @@ DIBS_MUST dibs_err dibs__url_parse(const char *text, struct dibs__url *out,
  * INVALID  name is no host name or address, or port is out of range.
  * NOMEM    Out of memory.
  */
-DIBS_MUST dibs_err dibs__url_is_server(const struct dibs__url *from,
-                                       const char *name, int port,
-                                       struct dibs__url *out);
-DIBS_MUST dibs_err dibs__url_is_sentinel(const struct dibs__url *from,
-                                         const char *name, int port,
-                                         struct dibs__url *out);
+DIBS_MUST dibs_err dibs__url_for_server(const struct dibs__url *from,
+                                        const char *name, int port,
+                                        struct dibs__url *out);
+DIBS_MUST dibs_err dibs__url_for_sentinel(const struct dibs__url *from,
+                                          const char *name, int port,
+                                          struct dibs__url *out);
 
 /* Formats u as a URL without a login, truncated to size. If u->host is set,
  * only that is shown, not the list of hosts. In url_format.c. */

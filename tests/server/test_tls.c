@@ -410,7 +410,7 @@ static void test_tls_no_sigpipe(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     close(fds[1]);
     assert_int_equal(sigaction(SIGPIPE, &count, &before), 0);
-    assert_int_equal(dibs__tls_shake(t, fds[0]), TLS_CUT);
+    assert_int_equal(dibs__tls_handshake(t, fds[0]), TLS_CUT);
     assert_int_equal(sigaction(SIGPIPE, &before, NULL), 0);
     assert_int_equal(pipes, 0);
     dibs__tls_free(t);

@@ -53,26 +53,26 @@ static void test_args_take(void **state)
 
     (void)state;
     memset(&out, 0x5a, sizeof out);
-    assert_int_equal(dibs__struct_take(&type, &old, &out), DIBS_OK);
+    assert_int_equal(dibs__struct_read(&type, &old, &out), DIBS_OK);
     assert_int_equal(out.size, sizeof out);
     assert_int_equal(out.first, 1);
     assert_int_equal(out.second, 0); /* it never heard of that */
     memset(&out, 0x5a, sizeof out);
-    assert_int_equal(dibs__struct_take(&type, &today, &out), DIBS_OK);
+    assert_int_equal(dibs__struct_read(&type, &today, &out), DIBS_OK);
     assert_int_equal(out.second, 2);
     memset(&out, 0x5a, sizeof out);
-    assert_int_equal(dibs__struct_take(&type, &tomorrow, &out), DIBS_OK);
+    assert_int_equal(dibs__struct_read(&type, &tomorrow, &out), DIBS_OK);
     assert_int_equal(out.size, sizeof out);
     assert_int_equal(out.second, 2);
     tomorrow.third = 3; /* we would have to do what we do not know */
-    assert_int_equal(dibs__struct_take(&type, &tomorrow, &out),
+    assert_int_equal(dibs__struct_read(&type, &tomorrow, &out),
                      DIBS_ERR_INVALID);
     snprintf(text, sizeof text,
              "demo: it has something at byte 24 that dibs %s does not know",
              dibs_version());
     assert_string_equal(dibs_error_text(), text);
     memset(&out, 0x5a, sizeof out);
-    assert_int_equal(dibs__struct_take(&type, NULL, &out), DIBS_OK);
+    assert_int_equal(dibs__struct_read(&type, NULL, &out), DIBS_OK);
     assert_int_equal(out.size, sizeof out);
     assert_int_equal(out.first, 0);
     assert_int_equal(out.second, 0);
@@ -89,12 +89,12 @@ static void test_args_give(void **state)
 
     (void)state;
     assert_int_equal(dibs__struct_check(&type, &old.s), DIBS_OK);
-    dibs__struct_give(&type, &from, &old.s);
+    dibs__struct_write(&type, &from, &old.s);
     assert_int_equal(old.s.size, sizeof old.s);
     assert_int_equal(old.s.first, 1);
     assert_int_equal(old.behind, 77);
     assert_int_equal(dibs__struct_check(&type, &tomorrow), DIBS_OK);
-    dibs__struct_give(&type, &from, &tomorrow);
+    dibs__struct_write(&type, &from, &tomorrow);
     assert_int_equal(tomorrow.size, sizeof tomorrow);
     assert_int_equal(tomorrow.second, 2);
     assert_int_equal(tomorrow.third, 77); /* as it was */
@@ -128,7 +128,7 @@ static void test_args_sizes(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         dibs_err want = rows[i].text ? DIBS_ERR_INVALID : DIBS_OK;
         in.size = rows[i].size;
-        assert_int_equal(dibs__struct_take(&type, &in, &out), want);
+        assert_int_equal(dibs__struct_read(&type, &in, &out), want);
         if (rows[i].text)
             assert_string_equal(dibs_error_text(), rows[i].text);
         assert_int_equal(dibs__struct_check(&type, &in), want);

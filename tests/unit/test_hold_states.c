@@ -40,7 +40,7 @@ static const struct row {
     bool looks;    /* the watchdog will look at it */
     int done;
 } rows[] = {
-    {"granted", HOLD_READY, GRANT, HOLD_HELD, 1, VALID, true, NONE},
+    {"granted", HOLD_PREPARED, GRANT, HOLD_HELD, 1, VALID, true, NONE},
     {"re-entry", HOLD_HELD, GRANT, HOLD_HELD, 2, VALID, true, NONE},
     {"renewed", HOLD_HELD, RENEW, HOLD_HELD, 1, VALID + 1000, true, NONE},
     {"an earlier renewal does not shorten", HOLD_HELD, RENEW_EARLIER, HOLD_HELD,
@@ -102,7 +102,7 @@ UNCHECKED static void grant(struct dibs__hold *h)
 
     op.args.lease_ms = LEASE;
     assert_true(dibs__hold_reserve_level(h));
-    dibs__hold_taken(f.line, h, &op, NOW, 0);
+    dibs__hold_add_level(f.line, h, &op, NOW, 0);
 }
 
 UNCHECKED static void apply(struct dibs__hold *h, enum event e)
@@ -112,13 +112,13 @@ UNCHECKED static void apply(struct dibs__hold *h, enum event e)
         grant(h);
         break;
     case RENEW:
-        dibs__hold_renewed(f.line, h, NOW + 1000, LEASE);
+        dibs__hold_set_lease(f.line, h, NOW + 1000, LEASE);
         break;
     case RENEW_EARLIER:
-        dibs__hold_renewed(f.line, h, NOW - 1000, LEASE);
+        dibs__hold_set_lease(f.line, h, NOW - 1000, LEASE);
         break;
     case RELEASE:
-        dibs__hold_ending(f.line, h);
+        dibs__hold_begin_release(f.line, h);
         break;
     case RELEASE_ONE:
         assert_null(dibs__hold_pop_level(h, NULL));
@@ -138,8 +138,8 @@ UNCHECKED static void check(const struct row *r)
     dibs_stats before = {.size = sizeof before}, after = before;
 
     assert_non_null(h);
-    assert_int_equal(h->state, HOLD_READY);
-    if (r->from != HOLD_READY)
+    assert_int_equal(h->state, HOLD_PREPARED);
+    if (r->from != HOLD_PREPARED)
         grant(h);
     h->state = r->from;
     f.done = NONE;
@@ -175,7 +175,7 @@ static void test_hold_transitions(void **state)
     f.locks->c = f.c;
     f.line->manager = f.locks;
     f.line->refs = 1;
-    dibs__mutex_init(&f.line->mu, RANK_LINE);
+    dibs__mutex_init(&f.line->mu, RANK_ENTRY);
     dibs__list_init(&f.line->holds);
     dibs__list_init(&f.line->in_flight);
     dibs__lock(&f.line->mu);

@@ -340,19 +340,19 @@ static void test_reply_more(void **state)
 
     (void)state;
     assert_int_equal(dibs__reader_init(&r), DIBS_OK);
-    assert_false(dibs__reader_more(&r));
+    assert_false(dibs__reader_has_input(&r));
     for (size_t i = 0; i < sizeof bytes - 1; i++) {
         assert_int_equal(dibs__reader_feed(&r, bytes + i, 1), DIBS_OK);
         assert_int_equal(dibs__reader_next(&r, &reply), DIBS_OK);
-        assert_int_equal(dibs__reader_more(&r), !reply);
+        assert_int_equal(dibs__reader_has_input(&r), !reply);
         whole += reply != NULL;
     }
     assert_int_equal(whole, 4);
     assert_int_equal(dibs__reader_feed(&r, ":1\r\n:2\r\n", 8), DIBS_OK);
     assert_int_equal(dibs__reader_next(&r, &reply), DIBS_OK);
-    assert_true(dibs__reader_more(&r));
+    assert_true(dibs__reader_has_input(&r));
     assert_int_equal(dibs__reader_next(&r, &reply), DIBS_OK);
-    assert_false(dibs__reader_more(&r));
+    assert_false(dibs__reader_has_input(&r));
     dibs__reader_clear(&r);
 }
 

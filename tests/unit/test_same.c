@@ -59,10 +59,10 @@ static void test_same_place(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         dibs_client *a = client_at(rows[i].a), *b = client_at(rows[i].b);
-        if (dibs__client_same(a, b) != rows[i].same ||
-            dibs__client_same(b, a) != rows[i].same)
+        if (dibs__client_same_server(a, b) != rows[i].same ||
+            dibs__client_same_server(b, a) != rows[i].same)
             fail_msg("%s and %s", rows[i].a, rows[i].b);
-        assert_true(dibs__client_same(a, a));
+        assert_true(dibs__client_same_server(a, a));
         client_gone(a);
         client_gone(b);
     }

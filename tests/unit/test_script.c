@@ -171,7 +171,7 @@ static void test_script_words(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         char got[DIBS__REASON_MAX];
-        dibs__script_words(rows[i].error, rows[i].single, got);
+        dibs__script_error_text(rows[i].error, rows[i].single, got);
         if (strcmp(got, rows[i].want) != 0)
             fail_msg("row %zu: %s, not %s", i, got, rows[i].want);
     }

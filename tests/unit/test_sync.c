@@ -29,8 +29,8 @@ static int make_mutexes(void **state)
 {
     (void)state;
     dibs__mutex_init(&client, RANK_CLIENT);
-    dibs__mutex_init(&line, RANK_LINE);
-    dibs__mutex_init(&other_line, RANK_LINE);
+    dibs__mutex_init(&line, RANK_ENTRY);
+    dibs__mutex_init(&other_line, RANK_ENTRY);
     dibs__mutex_init(&server, RANK_SERVER);
     dibs__mutex_init(&callback, RANK_CALLBACK);
     return 0;

@@ -600,21 +600,22 @@ static void test_url_one_of_many(void **state)
 
     (void)state;
     assert_int_equal(dibs__url_parse(many, &all, NULL), DIBS_OK);
-    assert_int_equal(dibs__url_is_server(&all, "::1", 7, &one), DIBS_OK);
+    assert_int_equal(dibs__url_for_server(&all, "::1", 7, &one), DIBS_OK);
     print(&one, got, sizeof got);
     assert_string_equal(got, "single host=::1 user=ann password=pw ca=x sni=n "
                              "port=7 db=3 tls");
     dibs__url_clear(&one);
-    assert_int_equal(dibs__url_is_sentinel(&all, "b", 26379, &one), DIBS_OK);
+    assert_int_equal(dibs__url_for_sentinel(&all, "b", 26379, &one), DIBS_OK);
     print(&one, got, sizeof got);
     assert_string_equal(got, "single host=b user=eve password=q ca=x sni=n "
                              "port=26379 tls");
     dibs__url_clear(&one);
-    assert_int_equal(dibs__url_is_server(&all, "", 7, &one), DIBS_ERR_INVALID);
-    assert_int_equal(dibs__url_is_server(&all, "a b", 7, &one),
+    assert_int_equal(dibs__url_for_server(&all, "", 7, &one), DIBS_ERR_INVALID);
+    assert_int_equal(dibs__url_for_server(&all, "a b", 7, &one),
                      DIBS_ERR_INVALID);
-    assert_int_equal(dibs__url_is_server(&all, "a", 0, &one), DIBS_ERR_INVALID);
-    assert_int_equal(dibs__url_is_sentinel(&all, "a", 65536, &one),
+    assert_int_equal(dibs__url_for_server(&all, "a", 0, &one),
+                     DIBS_ERR_INVALID);
+    assert_int_equal(dibs__url_for_sentinel(&all, "a", 65536, &one),
                      DIBS_ERR_INVALID);
     assert_null(one.host);
     dibs__url_clear(&all);
@@ -756,7 +757,7 @@ static void test_url_list_out_of_memory(void **state)
     err = DIBS_ERR_NOMEM;
     for (n = 0; err == DIBS_ERR_NOMEM;) {
         dibs__mem_fail_at(++n, false);
-        err = dibs__url_is_server(&u, "h", 1, &one);
+        err = dibs__url_for_server(&u, "h", 1, &one);
     }
     dibs__mem_fail_at(0, false);
     assert_int_equal(err, DIBS_OK);

@@ -106,7 +106,7 @@ void __wrap_dibs__timer_stop(void *lp, void *t) { (void)lp, (void)t; }
 static struct dibs__wait_queue_info facts(const struct dibs__wait_queue *queue)
 {
     (void)queue;
-    return (struct dibs__wait_queue_info){.c = q.c, .closing = q.closing};
+    return (struct dibs__wait_queue_info){.client = q.c, .closing = q.closing};
 }
 
 static void listen_nowhere(const struct dibs__wait_queue *queue,
@@ -278,7 +278,7 @@ static bool ends_clean(void)
 static void test_wait_queue_transitions(void **state)
 {
     (void)state;
-    dibs__mutex_init(&q.mu, RANK_LINE);
+    dibs__mutex_init(&q.mu, RANK_ENTRY);
     q.c = calloc(1, sizeof *q.c);
     assert_non_null(q.c);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -120,7 +120,7 @@ static const unsigned char modes[] = {TURN_NONE, TURN_ALL, TURN_CALLED};
 static void start(struct dibs__turn *t, const struct row *r)
 {
     *t = (struct dibs__turn){.registers = true,
-                             .told = DIBS__SAID_LOCK,
+                             .told = DIBS__MSG_QUEUED_LOCK,
                              .state = modes[r->from],
                              .hears = r->facts & READY,
                              .in_queue = r->facts & REGISTERED,
@@ -130,7 +130,7 @@ static void start(struct dibs__turn *t, const struct row *r)
                              .alone_until = NOW + 1};
 }
 
-static enum action heard(enum dibs__heard h)
+static enum action heard(enum dibs__wake_reason h)
 {
     static const enum action actions[] = {NOTHING, LOOK_LATER, ASK, ASK_FIRST};
 
@@ -139,12 +139,12 @@ static enum action heard(enum dibs__heard h)
 
 /* Of REPLY_BROADCAST and those behind it. */
 static const struct {
-    enum dibs__how how;
-    enum dibs__told told;
-} replies[] = {{HOW_NEW, TOLD_ALONE},      {HOW_NEW, TOLD_WAIT},
-               {HOW_NEW, TOLD_LISTEN},     {HOW_NEW, TOLD_DUTY},
-               {HOW_AGAIN, TOLD_TAKEN},    {HOW_NEW, TOLD_UNKNOWN},
-               {HOW_CALLED, TOLD_UNKNOWN}, {HOW_PLAIN, TOLD_WAIT}};
+    enum dibs__registration how;
+    enum dibs__reg_reply told;
+} replies[] = {{REG_NEW, REG_REJECTED},      {REG_NEW, REG_QUEUED},
+               {REG_NEW, REG_QUEUED_LISTEN}, {REG_NEW, REG_DESIGNATED_LISTENER},
+               {REG_REFRESH, REG_ACQUIRED},  {REG_NEW, REG_NO_REPLY},
+               {REG_WOKEN, REG_NO_REPLY},    {REG_NONE, REG_QUEUED}};
 
 /* clang-format off */
 static enum action apply(struct dibs__turn *t, enum event e)
@@ -154,7 +154,7 @@ static enum action apply(struct dibs__turn *t, enum event e)
     case OWN_REFUSED: return heard(dibs__turn_own_said(t, 0, false, NOW));
     case WAKE: return heard(dibs__turn_own_said(t, '0', true, NOW));
     case RELEASE_WAKING:
-        return heard(dibs__turn_line_said(t, DIBS__SAID_LOCK, true));
+        return heard(dibs__turn_line_said(t, DIBS__MSG_QUEUED_LOCK, true));
     case RELEASE_FOREIGN: return heard(dibs__turn_line_said(t, '0', true));
     case DEREGISTER: return dibs__turn_over(t) ? TELL_SERVER : NOTHING;
     case LINGER_OVER: return dibs__turn_end(t, NOW) ? TELL_SERVER : NOTHING;

@@ -88,8 +88,8 @@ static void test_who_long(void **state)
     big[sizeof big - 1] = '\0';
     snprintf(line, sizeof line, AT "dibs/" ID "/%s/1/%s" REST, big, big);
     assert_true(dibs__client_list_parse(line, strlen(line), &got));
-    assert_int_equal(strlen(got.who.host), DIBS__WHO_TEXT_MAX - 1);
-    assert_int_equal(strlen(got.who.program), DIBS__WHO_TEXT_MAX - 1);
+    assert_int_equal(strlen(got.who.host), DIBS__CLIENT_INFO_TEXT_MAX - 1);
+    assert_int_equal(strlen(got.who.program), DIBS__CLIENT_INFO_TEXT_MAX - 1);
 }
 
 /* The name that we give is one that we read, and that CLIENT SETNAME takes. */
@@ -103,7 +103,7 @@ static void test_who_own(void **state)
         {"", "unknown"},
         {NULL, "test_who"},
     };
-    char name[DIBS__WHO_NAME_MAX], line[DIBS__WHO_NAME_MAX + 200];
+    char name[DIBS__CLIENT_NAME_MAX], line[DIBS__CLIENT_NAME_MAX + 200];
     struct dibs__client_list_row got;
 
     (void)state;
@@ -121,7 +121,7 @@ static void test_who_own(void **state)
 
 static void test_who_ids(void **state)
 {
-    char id[DIBS__WHO_ID_LEN + 1];
+    char id[DIBS__CLIENT_ID_LEN + 1];
 
     (void)state;
     assert_true(dibs__client_id_of_owner(ID ":1", id));

@@ -80,20 +80,21 @@ static void explain_error(struct dibs__command *cmd, dibs_err err,
 {
     char text[DIBS__REASON_MAX], why[DIBS__REASON_MAX];
     const struct dibs__url *url =
-        cmd->server ? &cmd->server->to.url : cmd->slots->url;
-    const char *known = cmd->server ? cmd->server->why : cmd->slots->why;
+        cmd->server ? &cmd->server->target.url : cmd->slots->url;
+    const char *known =
+        cmd->server ? cmd->server->last_error : cmd->slots->last_error;
 
     if (reply && reply->type == REPLY_ERROR) {
-        dibs__script_words(reply->text, cmd->slots ? NULL : url, text);
-        dibs__event_text(url, text, why);
+        dibs__script_error_text(reply->text, cmd->slots ? NULL : url, text);
+        dibs__event_format(url, text, why);
     } else if (err == DIBS_ERR_PROTOCOL) {
-        dibs__event_text(url, "unexpected reply", why);
+        dibs__event_format(url, "unexpected reply", why);
     } else if (known[0]) {
         snprintf(why, sizeof why, "%s", known);
     } else {
-        dibs__event_text(url, dibs_strerror(err), why);
+        dibs__event_format(url, dibs_strerror(err), why);
     }
-    cmd->explain(cmd, err, why);
+    cmd->on_error_text(cmd, err, why);
 }
 
 static struct dibs__loop *command_loop(const struct dibs__command *cmd)
@@ -116,23 +117,23 @@ static void run_done(struct dibs__command *cmd, dibs_err err,
 {
     dibs__timer_stop(command_loop(cmd), &cmd->timer);
     cmd->state = CMD_DONE;
-    cmd->maybe_live_copy =
+    cmd->may_have_stale_copy =
         cmd->unkillable ||
         (cmd->in_doubt && !dibs__in_doubt_killed(cmd->in_doubt) &&
-         dibs__in_doubt_of(cmd->in_doubt, cmd->server));
+         dibs__in_doubt_is_on(cmd->in_doubt, cmd->server));
     if (cmd->in_doubt)
         dibs__in_doubt_kill_later(cmd->in_doubt);
     dibs__in_doubt_unref(cmd->in_doubt);
     cmd->in_doubt = NULL;
     count_queued(cmd, -1u);
-    cmd->done(cmd, err, reply);
+    cmd->on_reply(cmd, err, reply);
 }
 
 /* Passes the error text, if any, and completes the command. */
 static void complete(struct dibs__command *cmd, dibs_err err,
                      const struct dibs__reply *reply)
 {
-    if (err != DIBS_OK && err != DIBS_ERR_CLOSED && cmd->explain)
+    if (err != DIBS_OK && err != DIBS_ERR_CLOSED && cmd->on_error_text)
         explain_error(cmd, err, reply);
     run_done(cmd, err, reply);
 }
@@ -179,7 +180,7 @@ static void route_by_slot(struct dibs__command *cmd)
 {
     if (!cmd->slots || cmd->slot < 0 || cmd->send_asking)
         return;
-    struct dibs__server *to = cmd->slots->find(cmd->slots, cmd->slot);
+    struct dibs__server *to = cmd->slots->find_server(cmd->slots, cmd->slot);
     if (to != cmd->server)
         set_server(cmd, to);
 }
@@ -216,7 +217,7 @@ static void try_send(struct dibs__command *cmd)
         wait_for_connection(cmd, until);
         return;
     }
-    if (cmd->in_doubt && dibs__in_doubt_of(cmd->in_doubt, s))
+    if (cmd->in_doubt && dibs__in_doubt_is_on(cmd->in_doubt, s))
         dibs__in_doubt_kill(cmd->in_doubt);
     if (cmd->replicas)
         s->acks.add(s, cmd);
@@ -258,8 +259,8 @@ void dibs__command_acknowledged(struct dibs__command *cmd, dibs_err err,
         reply.num = cmd->saved_reply.num;
     }
     cmd->under_replicated = err != DIBS_OK;
-    if (refused && cmd->explain)
-        cmd->explain(cmd, err, cmd->server->why);
+    if (refused && cmd->on_error_text)
+        cmd->on_error_text(cmd, err, cmd->server->last_error);
     run_done(cmd, err, &reply);
 }
 
@@ -301,7 +302,8 @@ static void log_error_reply(const struct dibs__command *cmd, const char *error)
 {
     char text[DIBS__REASON_MAX];
 
-    dibs__script_words(error, cmd->slots ? NULL : &cmd->server->to.url, text);
+    dibs__script_error_text(error, cmd->slots ? NULL : &cmd->server->target.url,
+                            text);
     dibs__server_log(cmd->server, DIBS_EVENT_ERROR, cmd->last_err, text);
 }
 
@@ -348,7 +350,7 @@ static bool retry_on_error(struct dibs__command *cmd, const char *error)
         cmd->resent |= cmd->partially_executed;
         log_transient_error(cmd, error);
         if (cmd->slots)
-            cmd->slots->doubt(cmd->slots);
+            cmd->slots->mark_stale(cmd->slots);
         back_off(cmd);
         return true;
     }
@@ -379,8 +381,8 @@ static const struct dibs__reply *unwrap_reply(const struct dibs__command *cmd,
                                               struct dibs__reply *storage)
 {
     if (!cmd->no_script)
-        reply = dibs__script_result(reply, cmd->req.number, storage);
-    return reply && dibs__reply_fits(reply, cmd->expects) ? reply : NULL;
+        reply = dibs__script_result(reply, cmd->req.request_number, storage);
+    return reply && dibs__reply_has_type(reply, cmd->expects) ? reply : NULL;
 }
 
 static void handle_reply(struct dibs__req *req, dibs_err err,
@@ -450,7 +452,7 @@ static void write_request(struct dibs__req *req, struct dibs__buf *out)
     }
     cmd->write(cmd, out, cmd->full_script);
     if (!cmd->no_script)
-        dibs__buf_arg_num(out, req->number);
+        dibs__buf_arg_num(out, req->request_number);
 }
 
 static void run_posted(struct dibs__task *t)
@@ -463,14 +465,14 @@ void dibs__command_prepare(struct dibs__route to, struct dibs__command *cmd)
     cmd->server = to.server;
     cmd->slots = to.server ? to.server->slots : to.slots;
     if (!cmd->server)
-        cmd->server = cmd->slots->find(cmd->slots, cmd->slot);
+        cmd->server = cmd->slots->find_server(cmd->slots, cmd->slot);
     cmd->req = (struct dibs__req){.write = write_request, .done = on_reply};
-    cmd->req.careful = cmd->no_script; /* the reply has no request number */
+    cmd->req.check_input = cmd->no_script; /* the reply has no request number */
     cmd->task.run = run_posted;
     cmd->timer.fire = on_timer;
     cmd->timer.at = 0;
     cmd->in_doubt = NULL;
-    cmd->resent = cmd->maybe_live_copy = cmd->partially_executed =
+    cmd->resent = cmd->may_have_stale_copy = cmd->partially_executed =
         cmd->under_replicated = false;
     cmd->unkillable = cmd->full_script = cmd->desync = false;
     cmd->send_asking = cmd->deadline_extended = false;
@@ -492,7 +494,7 @@ void dibs__command_start(struct dibs__route to, struct dibs__command *cmd)
     dibs__command_post(cmd);
 }
 
-void dibs__command_run_now(struct dibs__route to, struct dibs__command *cmd)
+void dibs__command_start_now(struct dibs__route to, struct dibs__command *cmd)
 {
     dibs__command_prepare(to, cmd);
     count_queued(cmd, 1);
@@ -516,7 +518,7 @@ bool dibs__command_consume_reply(struct dibs__command *cmd,
         return true;
     }
     cmd->state = CMD_DONE;
-    cmd->done(cmd, DIBS_OK, reply);
+    cmd->on_reply(cmd, DIBS_OK, reply);
     return true;
 }
 
@@ -537,7 +539,7 @@ static void finish_sync(struct dibs__command *cmd,
     dibs__command_post(cmd);
 }
 
-void dibs__commands_count(const struct dibs__list *fifo)
+void dibs__commands_count_queued(const struct dibs__list *fifo)
 {
     for (struct dibs__list *l = fifo->next; l != fifo; l = l->next)
         count_queued(DIBS_OF(l, struct dibs__command, req.link), 1);
@@ -553,7 +555,7 @@ void dibs__command_mark_sent(struct dibs__command *cmd)
 
 bool dibs__command_send_sync(struct dibs__route to, struct dibs__command *cmd)
 {
-    assert(!dibs__loop_inside() && "the io thread must not block");
+    assert(!dibs__loop_on_io_thread() && "the io thread must not block");
     dibs__command_prepare(to, cmd);
     struct dibs__pooled_conn *conn =
         cmd->replicas || !cmd->server ? NULL : dibs__server_borrow(cmd->server);
@@ -580,7 +582,7 @@ bool dibs__command_recv_sync(struct dibs__command *cmd, int64_t until)
     return err == DIBS_OK;
 }
 
-void dibs__command_run_direct(struct dibs__route to, struct dibs__command *cmd)
+void dibs__command_run_sync(struct dibs__route to, struct dibs__command *cmd)
 {
     if (dibs__command_send_sync(to, cmd))
         dibs__command_recv_sync(cmd, INT64_MAX);
@@ -611,8 +613,8 @@ void dibs__commands_reroute(struct dibs__list *waiting)
     }
 }
 
-void dibs__commands_end(struct dibs__list *waiting, dibs_err err,
-                        bool patient_too)
+void dibs__commands_fail_list(struct dibs__list *waiting, dibs_err err,
+                              bool patient_too)
 {
     struct dibs__list all;
 
@@ -631,5 +633,5 @@ void dibs__commands_fail(struct dibs__server *s, dibs_err err, bool patient_too)
 {
     if (dibs__server_is_closing(s))
         dibs__list_move(&s->waiting, &s->backing_off);
-    dibs__commands_end(&s->waiting, err, patient_too);
+    dibs__commands_fail_list(&s->waiting, err, patient_too);
 }

@@ -44,9 +44,9 @@ enum dibs__command_state {
 struct dibs__command {
     /* Set by the owner before the start. */
     void (*write)(struct dibs__command *cmd, struct dibs__buf *out, bool whole);
-    /* Thread: io, or the caller of dibs__command_run_direct/_recv_sync. */
-    void (*done)(struct dibs__command *cmd, dibs_err err,
-                 const struct dibs__reply *reply);
+    /* Thread: io, or the caller of dibs__command_run_sync/_recv_sync. */
+    void (*on_reply)(struct dibs__command *cmd, dibs_err err,
+                     const struct dibs__reply *reply);
     int64_t deadline;    /* for all attempts together */
     int64_t attempt_ms;  /* reply timeout of one attempt */
     int64_t connect_by;  /* wait for a connection until then; 0 = fail as soon
@@ -60,15 +60,16 @@ struct dibs__command {
     int slot;            /* hash slot of the keys; -1 = do not route by slot */
     /* Receives the error text, with the server's address, just before done is
      * called with an error. May be NULL. Thread: io. */
-    void (*explain)(struct dibs__command *cmd, dibs_err err, const char *why);
+    void (*on_error_text)(struct dibs__command *cmd, dibs_err err,
+                          const char *why);
     bool quiet;     /* do not log error replies */
     bool no_script; /* a plain command: neither the request nor the reply
                        carries a request number (script.c) */
 
     /* Results, valid in done. */
-    bool resent;             /* an earlier attempt may have been executed */
-    bool maybe_live_copy;    /* the server may still execute an old attempt */
-    bool partially_executed; /* the script failed after its first write */
+    bool resent;              /* an earlier attempt may have been executed */
+    bool may_have_stale_copy; /* the server may still execute an old attempt */
+    bool partially_executed;  /* the script failed after its first write */
     bool under_replicated; /* executed, but not confirmed by enough replicas */
     int acked, wanted;     /* then: replicas that confirmed / required */
     int64_t sent_ms;       /* when the answered attempt was sent */
@@ -106,12 +107,12 @@ struct dibs__command {
 void dibs__command_start(struct dibs__route to, struct dibs__command *cmd);
 /* Same, but starts before returning, ahead of posted commands; done may run
  * inside this call. Thread: io. */
-void dibs__command_run_now(struct dibs__route to, struct dibs__command *cmd);
+void dibs__command_start_now(struct dibs__route to, struct dibs__command *cmd);
 /* Same, on a borrowed connection if one is free: then done runs inside this
  * call. The command is posted if none is free, or if the attempt fails. Thread:
  * app. */
-void dibs__command_run_direct(struct dibs__route to, struct dibs__command *cmd);
-/* dibs__command_run_direct in two steps, to send to several servers before
+void dibs__command_run_sync(struct dibs__route to, struct dibs__command *cmd);
+/* dibs__command_run_sync in two steps, to send to several servers before
  * receiving. send_sync returns true if the caller must call recv_sync; false if
  * the command was posted. recv_sync waits for the reply until `until`; on a
  * timeout or an error it posts the command, which is sent again, and returns
@@ -133,7 +134,7 @@ void dibs__command_mark_sent(struct dibs__command *cmd);
 void dibs__command_post(struct dibs__command *cmd);
 bool dibs__command_consume_reply(struct dibs__command *cmd,
                                  const struct dibs__reply *reply);
-void dibs__commands_count(const struct dibs__list *fifo);
+void dibs__commands_count_queued(const struct dibs__list *fifo);
 
 /* For replica_ack.c. Thread: io.
  * send: transmits on `conn`.
@@ -153,8 +154,8 @@ void dibs__command_acknowledged(struct dibs__command *cmd, dibs_err err,
  * end: gives up with `err`; those with connect_by stay in the list unless
  * `patient_too`. */
 void dibs__commands_reroute(struct dibs__list *waiting);
-void dibs__commands_end(struct dibs__list *waiting, dibs_err err,
-                        bool patient_too);
+void dibs__commands_fail_list(struct dibs__list *waiting, dibs_err err,
+                              bool patient_too);
 /* Implement server_upper.resume and server_upper.fail. Thread: io. */
 void dibs__commands_resume(struct dibs__server *s);
 void dibs__commands_fail(struct dibs__server *s, dibs_err err,

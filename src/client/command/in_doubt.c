@@ -127,12 +127,12 @@ struct dibs__in_doubt *dibs__in_doubt_new(const struct dibs__pooled_conn *conn)
         return NULL;
     doubt->s = s;
     doubt->refs = 1;
-    doubt->ups_at_loss = atomic_load(&s->ups);
+    doubt->ups_at_loss = atomic_load(&s->connect_count);
     doubt->req.write = kill_write;
     doubt->req.done = kill_done;
     memcpy(doubt->id, cn->id, sizeof doubt->id);
     memcpy(doubt->addr, cn->addr, sizeof doubt->addr);
-    memcpy(doubt->run_id, cn->run, sizeof doubt->run_id);
+    memcpy(doubt->run_id, cn->run_id, sizeof doubt->run_id);
     doubt->address_epoch = conn->address_epoch;
     return doubt;
 }
@@ -145,7 +145,7 @@ static bool has_restarted(const struct dibs__server *s,
 {
     unsigned long long now = strtoull(s->main->cn.id, NULL, 10);
 
-    return atomic_load(&s->ups) != doubt->ups_at_loss && now != 0 &&
+    return atomic_load(&s->connect_count) != doubt->ups_at_loss && now != 0 &&
            now <= strtoull(doubt->id, NULL, 10);
 }
 
@@ -154,7 +154,7 @@ static bool has_restarted(const struct dibs__server *s,
 static bool is_other_process(const struct dibs__server *s,
                              struct dibs__in_doubt *doubt)
 {
-    const char *run = s->main->cn.run;
+    const char *run = s->main->cn.run_id;
 
     if (run[0] && doubt->run_id[0]) {
         if (strcmp(run, doubt->run_id) == 0)
@@ -235,8 +235,8 @@ bool dibs__in_doubt_killed(const struct dibs__in_doubt *doubt)
     return doubt->state == IN_DOUBT_KILLED;
 }
 
-bool dibs__in_doubt_of(const struct dibs__in_doubt *doubt,
-                       const struct dibs__server *s)
+bool dibs__in_doubt_is_on(const struct dibs__in_doubt *doubt,
+                          const struct dibs__server *s)
 {
     return doubt->s == s;
 }

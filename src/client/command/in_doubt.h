@@ -18,8 +18,8 @@ void dibs__in_doubt_unref(struct dibs__in_doubt *doubt); /* accepts NULL */
 /* Returns true if the server cannot execute these commands any more. */
 bool dibs__in_doubt_killed(const struct dibs__in_doubt *doubt);
 /* Returns true if the lost connection was one to `s`. */
-bool dibs__in_doubt_of(const struct dibs__in_doubt *doubt,
-                       const struct dibs__server *s);
+bool dibs__in_doubt_is_on(const struct dibs__in_doubt *doubt,
+                          const struct dibs__server *s);
 /* Sends CLIENT KILL, unless the server is down or it was sent before. Commands
  * sent later on the main connection are executed after it. Thread: io, as for
  * all below. */

@@ -190,7 +190,8 @@ static void send_wait(struct dibs__server *s)
     struct dibs__replica_acks *a = &s->acks;
 
     a->wait_in_flight = true;
-    a->wait.expires = dibs__now_ms() + a->wait_ms + s->to.command_timeout_ms;
+    a->wait.expires =
+        dibs__now_ms() + a->wait_ms + s->target.command_timeout_ms;
     dibs__conn_send(&a->conn->cn, &a->wait);
 }
 
@@ -210,7 +211,7 @@ static void send_group(struct dibs__server *s)
     }
     if (a->role_sent) {
         a->wait_replicas = dibs__max(a->wait_replicas, a->replicas_online);
-        a->role.expires = dibs__now_ms() + s->to.command_timeout_ms;
+        a->role.expires = dibs__now_ms() + s->target.command_timeout_ms;
         dibs__conn_send(&a->conn->cn, &a->role);
     }
     send_wait(s);

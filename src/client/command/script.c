@@ -52,7 +52,7 @@ static bool parse_number(const char *text, const char *end, int64_t *out)
 
     if (*text != '-' && !isdigit((unsigned char)*text))
         return false;
-    *out = dibs__reply_cut(strtoll(text, &stop, 10));
+    *out = dibs__reply_clamp(strtoll(text, &stop, 10));
     return stop == end;
 }
 
@@ -143,8 +143,8 @@ static const char *url_mismatch_text(const char *text,
     return NULL;
 }
 
-void dibs__script_words(const char *error, const struct dibs__url *single,
-                        char out[DIBS__REASON_MAX])
+void dibs__script_error_text(const char *error, const struct dibs__url *single,
+                             char out[DIBS__REASON_MAX])
 {
     const char *at = strstr(error, "user_script:");
     const char *text = dibs__error_strip(error);

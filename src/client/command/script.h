@@ -75,8 +75,8 @@ extern const struct dibs__script *const dibs__scripts[]; /* ended by NULL */
  * appended, as in " (hset)": most servers do not name the command that lacks a
  * permission. single: the URL of a single server, else NULL; an error that
  * shows a sentinel or a cluster node there is replaced by a hint. */
-void dibs__script_words(const char *error, const struct dibs__url *single,
-                        char out[DIBS__REASON_MAX]);
+void dibs__script_error_text(const char *error, const struct dibs__url *single,
+                             char out[DIBS__REASON_MAX]);
 
 /* Appends the start of a script call. The caller must append `keys` KEYS and
  * `args` ARGV; command.c then appends the request number. whole: EVAL with the

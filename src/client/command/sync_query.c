@@ -23,18 +23,16 @@
 static void sync_query_done(struct dibs__command *cmd, dibs_err err,
                             const struct dibs__reply *reply)
 {
-    struct dibs__sync_query *query =
-        DIBS_OF(cmd, struct dibs__sync_query, call);
+    struct dibs__sync_query *query = DIBS_OF(cmd, struct dibs__sync_query, cmd);
 
-    query->err = query->take(query, err, reply);
+    query->err = query->read_reply(query, err, reply);
     sem_post(&query->done);
 }
 
 static void sync_query_explain(struct dibs__command *cmd, dibs_err err,
                                const char *why)
 {
-    struct dibs__sync_query *query =
-        DIBS_OF(cmd, struct dibs__sync_query, call);
+    struct dibs__sync_query *query = DIBS_OF(cmd, struct dibs__sync_query, cmd);
 
     (void)err;
     snprintf(query->why, sizeof query->why, "%s", why);
@@ -43,14 +41,14 @@ static void sync_query_explain(struct dibs__command *cmd, dibs_err err,
 dibs_err dibs__sync_query_run(dibs_client *c, struct dibs__route to,
                               struct dibs__sync_query *query)
 {
-    query->call.no_script = true;
-    query->call.done = sync_query_done;
-    query->call.explain = sync_query_explain;
-    query->call.attempt_ms = c->to.command_timeout_ms;
-    query->call.deadline = dibs__now_ms() + ATTEMPTS * query->call.attempt_ms;
+    query->cmd.no_script = true;
+    query->cmd.on_reply = sync_query_done;
+    query->cmd.on_error_text = sync_query_explain;
+    query->cmd.attempt_ms = c->to.command_timeout_ms;
+    query->cmd.deadline = dibs__now_ms() + ATTEMPTS * query->cmd.attempt_ms;
     query->why[0] = '\0';
     sem_init(&query->done, 0, 0);
-    dibs__command_run_direct(to, &query->call);
+    dibs__command_run_sync(to, &query->cmd);
     while (sem_wait(&query->done) != 0)
         ; /* EINTR */
     sem_destroy(&query->done);
@@ -70,7 +68,7 @@ struct query_op {
 static void query_write(struct dibs__command *cmd, struct dibs__buf *out,
                         bool whole)
 {
-    const struct query_op *q = DIBS_OF(cmd, struct query_op, base.call);
+    const struct query_op *q = DIBS_OF(cmd, struct query_op, base.cmd);
     size_t count = 0;
 
     (void)whole;
@@ -108,7 +106,7 @@ static dibs_err query_take(struct dibs__sync_query *query, dibs_err err,
     struct dibs__query_reply *out = DIBS_OF(query, struct query_op, base)->out;
 
     out->received_us = dibs__now_us();
-    out->sent_us = query->call.sent_ms * 1000;
+    out->sent_us = query->cmd.sent_ms * 1000;
     out->replied = reply != NULL;
     if (reply) {
         out->array = reply->type == REPLY_ARRAY;
@@ -131,9 +129,9 @@ dibs_err dibs__query(dibs_client *c, const char *const *argv,
     out->err = dibs__client_enter(c);
     if (out->err != DIBS_OK)
         return out->err;
-    q.base.call.write = query_write;
-    q.base.call.quiet = true; /* the caller reads the error reply */
-    q.base.take = query_take;
+    q.base.cmd.write = query_write;
+    q.base.cmd.quiet = true; /* the caller reads the error reply */
+    q.base.read_reply = query_take;
     out->err = dibs__sync_query_run(c, c->route, &q.base);
     dibs__client_leave(c);
     out->sent_us = dibs__max(out->sent_us, before);

@@ -12,11 +12,11 @@
 
 /* A command whose caller blocks. Embedded in the caller's own struct. */
 struct dibs__sync_query {
-    struct dibs__command call; /* the caller sets at least write and slot */
+    struct dibs__command cmd; /* the caller sets at least write and slot */
     /* Reads the reply, NULL if there is none; its return value becomes the
      * result. Thread: app or io. */
-    dibs_err (*take)(struct dibs__sync_query *query, dibs_err err,
-                     const struct dibs__reply *reply);
+    dibs_err (*read_reply)(struct dibs__sync_query *query, dibs_err err,
+                           const struct dibs__reply *reply);
     dibs_err err;
     char why[DIBS__REASON_MAX]; /* error text, or "" */
     sem_t done;

@@ -22,7 +22,7 @@
 #include <string.h>
 
 struct owner_row {
-    char id[DIBS__WHO_ID_LEN + 1];
+    char id[DIBS__CLIENT_ID_LEN + 1];
     size_t index; /* in the caller's array */
     struct dibs__client_info who;
 };
@@ -110,11 +110,11 @@ static dibs_err query_client_list(dibs_client *c, struct client_list *list)
     if (err != DIBS_OK)
         return err;
     dibs__buf_cut(&list->text, 0);
-    list->ask.call.write = write_query;
-    list->ask.call.expects = 1u << REPLY_TEXT;
-    list->ask.call.slot = list->to.server ? -1 : 0;
-    list->ask.call.quiet = true; /* the result is optional for the caller */
-    list->ask.take = copy_reply;
+    list->ask.cmd.write = write_query;
+    list->ask.cmd.expects = 1u << REPLY_TEXT;
+    list->ask.cmd.slot = list->to.server ? -1 : 0;
+    list->ask.cmd.quiet = true; /* the result is optional for the caller */
+    list->ask.read_reply = copy_reply;
     err = dibs__sync_query_run(c, list->to, &list->ask);
     dibs__client_leave(c);
     if (err == DIBS_OK && list->text.len > 0)

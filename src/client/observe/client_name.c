@@ -38,9 +38,9 @@ static void clean_part(char *text, bool slashes)
 }
 
 void dibs__client_name_format(const char *id, const char *program,
-                              char out[DIBS__WHO_NAME_MAX])
+                              char out[DIBS__CLIENT_NAME_MAX])
 {
-    char host[DIBS__WHO_TEXT_MAX], part[257];
+    char host[DIBS__CLIENT_INFO_TEXT_MAX], part[257];
 
     if (gethostname(host, sizeof host) != 0 || !host[0])
         snprintf(host, sizeof host, "unknown");
@@ -50,7 +50,7 @@ void dibs__client_name_format(const char *id, const char *program,
         program = program_invocation_short_name;
     snprintf(part, sizeof part, "%s", *program ? program : "unknown");
     clean_part(part, true);
-    snprintf(out, DIBS__WHO_NAME_MAX, PREFIX "%s/%s/%ld/%s", id, host,
+    snprintf(out, DIBS__CLIENT_NAME_MAX, PREFIX "%s/%s/%ld/%s", id, host,
              (long)getpid(), part);
 }
 
@@ -76,20 +76,21 @@ static bool is_uuid(const char *text)
     return true;
 }
 
-bool dibs__client_id_of_owner(const char *owner, char out[DIBS__WHO_ID_LEN + 1])
+bool dibs__client_id_of_owner(const char *owner,
+                              char out[DIBS__CLIENT_ID_LEN + 1])
 {
-    if (!is_uuid(owner) || owner[DIBS__WHO_ID_LEN] != ':')
+    if (!is_uuid(owner) || owner[DIBS__CLIENT_ID_LEN] != ':')
         return false;
-    memcpy(out, owner, DIBS__WHO_ID_LEN);
-    out[DIBS__WHO_ID_LEN] = '\0';
+    memcpy(out, owner, DIBS__CLIENT_ID_LEN);
+    out[DIBS__CLIENT_ID_LEN] = '\0';
     return true;
 }
 
-static void copy_clean(char out[DIBS__WHO_TEXT_MAX], const char *from,
+static void copy_clean(char out[DIBS__CLIENT_INFO_TEXT_MAX], const char *from,
                        size_t len)
 {
-    if (len >= DIBS__WHO_TEXT_MAX)
-        len = DIBS__WHO_TEXT_MAX - 1;
+    if (len >= DIBS__CLIENT_INFO_TEXT_MAX)
+        len = DIBS__CLIENT_INFO_TEXT_MAX - 1;
     for (size_t i = 0; i < len; i++)
         out[i] = '?';
     for (size_t i = 0; i < len; i++)
@@ -134,10 +135,10 @@ static bool read_name(const char *at, size_t len,
 {
     const char *end = at + len;
 
-    if (len < DIBS__WHO_ID_LEN + 1 || !is_uuid(at) ||
-        at[DIBS__WHO_ID_LEN] != '/')
+    if (len < DIBS__CLIENT_ID_LEN + 1 || !is_uuid(at) ||
+        at[DIBS__CLIENT_ID_LEN] != '/')
         return false;
-    const char *host = at + DIBS__WHO_ID_LEN + 1;
+    const char *host = at + DIBS__CLIENT_ID_LEN + 1;
     const char *pid = memchr(host, '/', (size_t)(end - host));
     if (!pid)
         return false;
@@ -149,8 +150,8 @@ static bool read_name(const char *at, size_t len,
         return false;
     program++;
     copy_clean(out->who.program, program, (size_t)(end - program));
-    memcpy(out->id, at, DIBS__WHO_ID_LEN);
-    out->id[DIBS__WHO_ID_LEN] = '\0';
+    memcpy(out->id, at, DIBS__CLIENT_ID_LEN);
+    out->id[DIBS__CLIENT_ID_LEN] = '\0';
     return true;
 }
 

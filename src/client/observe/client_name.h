@@ -13,24 +13,25 @@
 #include "base/buf.h"
 #include "dibs/dibs.h"
 
-#define DIBS__WHO_NAME_MAX 400 /* of a connection, with its NUL */
-#define DIBS__WHO_TEXT_MAX 65  /* of host, program or address, with its NUL */
-#define DIBS__WHO_ID_LEN   36
+#define DIBS__CLIENT_NAME_MAX 400 /* of a connection, with its NUL */
+#define DIBS__CLIENT_INFO_TEXT_MAX                                             \
+    65 /* of host, program or address, with its NUL */
+#define DIBS__CLIENT_ID_LEN 36
 
 /* All zero: not known. The texts are ASCII without control characters. */
 struct dibs__client_info {
     bool known;
     int64_t pid;
     int64_t age_ms; /* of the oldest connection */
-    char host[DIBS__WHO_TEXT_MAX];
-    char program[DIBS__WHO_TEXT_MAX];
-    char address[DIBS__WHO_TEXT_MAX];
+    char host[DIBS__CLIENT_INFO_TEXT_MAX];
+    char program[DIBS__CLIENT_INFO_TEXT_MAX];
+    char address[DIBS__CLIENT_INFO_TEXT_MAX];
 };
 
 /* Formats the name of this client's connections. program NULL: name of the
  * running program. */
 void dibs__client_name_format(const char *id, const char *program,
-                              char out[DIBS__WHO_NAME_MAX]);
+                              char out[DIBS__CLIENT_NAME_MAX]);
 
 /* Appends CLIENT LIST TYPE normal, which leaves out pub/sub connections. */
 void dibs__client_list_command(struct dibs__buf *out);
@@ -38,10 +39,10 @@ void dibs__client_list_command(struct dibs__buf *out);
 /* Copies the UUID of an owner "UUID:n". Returns false if the text does not
  * begin with a UUID and a colon. */
 bool dibs__client_id_of_owner(const char *owner,
-                              char out[DIBS__WHO_ID_LEN + 1]);
+                              char out[DIBS__CLIENT_ID_LEN + 1]);
 
 struct dibs__client_list_row {
-    char id[DIBS__WHO_ID_LEN + 1];
+    char id[DIBS__CLIENT_ID_LEN + 1];
     struct dibs__client_info who;
 };
 /* Parses a line of CLIENT LIST. Returns false if it is not a connection of

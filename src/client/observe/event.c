@@ -47,7 +47,7 @@ void dibs__client_emit_event(void *client, dibs_event_kind kind, dibs_err err,
     size_t len = strlen(text);
 
     if (kind == DIBS_EVENT_REAPED) /* counted without an event callback, too */
-        dibs__stats_count(c->stats, STAT_REAPED, 1);
+        dibs__stats_count(c->stats, STAT_ORPHANS_RELEASED, 1);
     if (!c->on_event)
         return;
     struct event *ev = dibs__malloc(sizeof *ev + len + 1);
@@ -67,8 +67,8 @@ void dibs__client_emit_event(void *client, dibs_event_kind kind, dibs_err err,
     dibs__callbacks_push(&c->callbacks, &ev->cb);
 }
 
-void dibs__event_text(const struct dibs__url *at, const char *text,
-                      char out[DIBS__REASON_MAX])
+void dibs__event_format(const struct dibs__url *at, const char *text,
+                        char out[DIBS__REASON_MAX])
 {
     char address[DIBS__ADDRESS_MAX];
 
@@ -76,14 +76,14 @@ void dibs__event_text(const struct dibs__url *at, const char *text,
     snprintf(out, DIBS__REASON_MAX, "%s: %s", address, text);
 }
 
-void dibs__event_tell(const struct dibs__events *to, const struct dibs__url *at,
+void dibs__event_emit(const struct dibs__events *to, const struct dibs__url *at,
                       dibs_event_kind kind, dibs_err err, const char *text)
 {
     char whole[DIBS__REASON_MAX];
 
     if (!to->emit)
         return;
-    dibs__event_text(at, text, whole);
+    dibs__event_format(at, text, whole);
     to->emit(to->arg, kind, err, whole);
 }
 
@@ -93,7 +93,7 @@ void dibs__server_format(struct dibs__server *s, const char *text,
                          char out[DIBS__REASON_MAX])
 {
     dibs__lock(&s->mu);
-    dibs__event_text(&s->to.url, text, out);
+    dibs__event_format(&s->target.url, text, out);
     dibs__unlock(&s->mu);
 }
 
@@ -110,5 +110,5 @@ void dibs__server_log(struct dibs__server *s, dibs_event_kind kind,
 
 void dibs__server_set_last_error(struct dibs__server *s, const char *why)
 {
-    dibs__event_text(&s->to.url, why, s->why);
+    dibs__event_format(&s->target.url, why, s->last_error);
 }

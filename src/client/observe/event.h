@@ -19,10 +19,10 @@ struct dibs__events {
 
 /* Emits "address: text". `at` is the server that the event is about. Thread:
  * one that may read `at`. */
-void dibs__event_tell(const struct dibs__events *to, const struct dibs__url *at,
+void dibs__event_emit(const struct dibs__events *to, const struct dibs__url *at,
                       dibs_event_kind kind, dibs_err err, const char *text);
 /* Formats the same text without emitting it. */
-void dibs__event_text(const struct dibs__url *at, const char *text,
-                      char out[DIBS__REASON_MAX]);
+void dibs__event_format(const struct dibs__url *at, const char *text,
+                        char out[DIBS__REASON_MAX]);
 
 #endif

@@ -77,7 +77,7 @@ bool dibs__log_disconnect(const struct dibs__events *events,
         return false;
     snprintf(text, sizeof text, "%.340s (and %u times before)", f->why,
              suppressed);
-    dibs__event_tell(events, at, DIBS_EVENT_DISCONNECTED, f->err,
+    dibs__event_emit(events, at, DIBS_EVENT_DISCONNECTED, f->err,
                      suppressed ? text : f->why);
     return true;
 }
@@ -85,6 +85,6 @@ bool dibs__log_disconnect(const struct dibs__events *events,
 bool dibs__server_log_disconnect(struct dibs__server *s, dibs_err err,
                                  const char *why, bool worked)
 {
-    return dibs__log_disconnect(&s->events, &s->to.url, &s->throttle,
+    return dibs__log_disconnect(&s->events, &s->target.url, &s->throttle,
                                 &(struct dibs__failure){err, why, worked});
 }

@@ -83,7 +83,7 @@ void dibs__channel_notify(struct dibs__channel *ch, char first_byte)
     ch->notify_depth++;
     while ((sub = next_to_notify(ch))) {
         sub->notify_round = ch->notify_round;
-        sub->hear(sub, first_byte);
+        sub->on_message(sub, first_byte);
     }
     ch->notify_depth--;
 }
@@ -129,7 +129,7 @@ struct dibs__channel *dibs__channel_get(struct dibs__channels *in,
         return NULL;
     ch->tree = in;
     ch->ps = ps;
-    ch->slot = ps && !ps->flavour ? 0 : dibs__hash_slot_of(name, len);
+    ch->slot = ps && !ps->pubsub_mode ? 0 : dibs__hash_slot_of(name, len);
     ch->len = (unsigned)len;
     memcpy(ch->name, name, len);
     dibs__list_init(&ch->subs);
@@ -141,7 +141,7 @@ void dibs__channel_add(struct dibs__channel *ch, struct dibs__subscription *sub)
 {
     dibs__list_add(&ch->subs, &sub->link);
     ch->optional = sub->optional;
-    sub->on = ch;
+    sub->channel = ch;
     sub->notify_round = ch->notify_round;
 }
 
@@ -171,7 +171,7 @@ static bool send_request(struct dibs__channel *ch, const char *verb)
 
 static unsigned pubsub_mode(const struct dibs__subscriber *ps)
 {
-    return ps->flavour ? atomic_load(ps->flavour) : PUBSUB_CLASSIC;
+    return ps->pubsub_mode ? atomic_load(ps->pubsub_mode) : PUBSUB_CLASSIC;
 }
 
 /* Adds the requests sent to *pending. */

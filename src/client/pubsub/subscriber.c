@@ -45,7 +45,7 @@ static void refuse_all(struct dibs__subscriber *ps, const char *text)
     struct dibs__channel *ch, *next;
 
     if (!ps->refused)
-        dibs__event_tell(&ps->events, &ps->to->url, DIBS_EVENT_WARNING,
+        dibs__event_emit(&ps->events, &ps->to->url, DIBS_EVENT_WARNING,
                          DIBS_ERR_AUTH, text);
     ps->refused = true;
     for (ch = dibs__channel_first(&ps->channels); ch; ch = next) {
@@ -67,7 +67,7 @@ static void slot_moved(struct dibs__subscriber *ps, const char *error)
     long slot = strtol(error + strlen(MOVED), NULL, 10);
     struct dibs__channel *ch, *next;
 
-    ps->slots->doubt(ps->slots);
+    ps->slots->mark_stale(ps->slots);
     for (ch = dibs__channel_first(&ps->channels); ch; ch = next) {
         next = dibs__channel_next(ch);
         if (ch->slot != slot)
@@ -121,7 +121,7 @@ static void channel_revoked(struct dibs__channel *ch)
 {
     ch->ready = false;
     dibs__channel_idle_end(ch);
-    ch->ps->slots->doubt(ch->ps->slots);
+    ch->ps->slots->mark_stale(ch->ps->slots);
 }
 
 /* Returns whether verb is `plain` or its sharded form, with "s" in front. */
@@ -212,7 +212,7 @@ static void on_conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (ps->closing)
         return;
     if (ps->slots && err != DIBS_ERR_CLOSED)
-        ps->slots->doubt(ps->slots);
+        ps->slots->mark_stale(ps->slots);
     if (!RB_EMPTY(&ps->channels))
         schedule_reconnect(ps);
 }
@@ -223,7 +223,7 @@ static void on_conn_gone(struct dibs__conn *cn)
 
     dibs__free(cn);
     if (--ps->conn_count == 0 && ps->closing)
-        dibs__lifecycle_closed(ps->parts);
+        dibs__lifecycle_closed(ps->lifecycle);
 }
 
 /* Returns whether the address of the server is known. It is not before the
@@ -286,18 +286,18 @@ dibs_err dibs__subscribe(struct dibs__subscriber *ps,
     return DIBS_OK;
 }
 
-bool dibs__is_subscribed(const struct dibs__subscription *sub)
+bool dibs__subscription_is_ready(const struct dibs__subscription *sub)
 {
-    return sub->on && sub->on->ready;
+    return sub->channel && sub->channel->ready;
 }
 
 static void subscription_end(struct dibs__subscription *sub, bool lazily)
 {
-    struct dibs__channel *ch = sub->on;
+    struct dibs__channel *ch = sub->channel;
 
     if (!ch)
         return;
-    sub->on = NULL;
+    sub->channel = NULL;
     dibs__list_del(&sub->link);
     if (!dibs__list_empty(&ch->subs))
         return;
@@ -331,7 +331,7 @@ static void channel_move(struct dibs__channel *ch, struct dibs__subscriber *to)
     for (struct dibs__list *l; (l = dibs__list_pop(&subs));) {
         struct dibs__subscription *sub =
             DIBS_OF(l, struct dibs__subscription, link);
-        sub->on = NULL;
+        sub->channel = NULL;
         dibs__subscribe(to, sub, ch->name, ch->len);
     }
     dibs__channel_unsubscribe(ch);
@@ -355,7 +355,7 @@ void dibs__channels_reroute(struct dibs__channels *in,
     }
 }
 
-void dibs__subscriber_idle(struct dibs__subscriber *ps)
+void dibs__subscriber_close_if_unused(struct dibs__subscriber *ps)
 {
     dibs__channels_trim(ps, dibs__now_ms(), 0);
     if (ps->cn && RB_EMPTY(&ps->channels))
@@ -399,7 +399,7 @@ void dibs__subscriber_close(struct dibs__subscriber *ps)
     if (ps->cn)
         dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "closed");
     if (ps->conn_count == 0)
-        dibs__lifecycle_closed(ps->parts);
+        dibs__lifecycle_closed(ps->lifecycle);
 }
 
 void dibs__subscriber_abandon(struct dibs__subscriber *ps)

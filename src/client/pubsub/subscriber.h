@@ -29,14 +29,14 @@ struct dibs__channel;
  * is the first byte of the message, or NUL for the other two. */
 struct dibs__subscription {
     struct dibs__list link;
-    struct dibs__channel *on; /* NULL: not subscribed */
-    unsigned notify_round;    /* last round of channel.notify_round it was in */
-    bool optional;    /* if the server refuses this channel, the required
-                         channels of the subscriber still work */
+    struct dibs__channel *channel; /* NULL: not subscribed */
+    unsigned notify_round; /* last round of channel.notify_round it was in */
+    bool optional;         /* if the server refuses this channel, the required
+                              channels of the subscriber still work */
     int64_t asked_ms; /* when its owner last queried the server; 0: never. If
                          the channel was ready and silent since then,
                          subscribing does not call hear */
-    void (*hear)(struct dibs__subscription *sub, char first_byte);
+    void (*on_message)(struct dibs__subscription *sub, char first_byte);
 };
 
 RB_HEAD(dibs__channels, dibs__channel);
@@ -45,10 +45,11 @@ struct dibs__subscriber {
     struct dibs__loop *lp;
     const struct dibs__target *to;
     struct dibs__events events;
-    struct dibs__lifecycle *parts; /* const after init: reported to on close */
+    struct dibs__lifecycle
+        *lifecycle; /* const after init: reported to on close */
     /* In a cluster, else NULL: PUBSUB_ bits in use, and the slot map. */
-    const atomic_uint *flavour;   /* const after init */
-    struct dibs__slot_map *slots; /* const after init */
+    const atomic_uint *pubsub_mode; /* const after init */
+    struct dibs__slot_map *slots;   /* const after init */
 
     struct dibs__conn *cn; /* NULL: neither connected nor connecting */
     unsigned conn_count;   /* connections whose memory is still in use */
@@ -73,7 +74,7 @@ dibs_err dibs__subscribe(struct dibs__subscriber *ps,
                          struct dibs__subscription *sub, const char *name,
                          size_t len);
 /* Returns whether a message published now will arrive. */
-bool dibs__is_subscribed(const struct dibs__subscription *sub);
+bool dibs__subscription_is_ready(const struct dibs__subscription *sub);
 /* Idempotent. */
 void dibs__unsubscribe(struct dibs__subscription *sub);
 /* The same, but the channel stays subscribed at the server for some seconds. */
@@ -84,7 +85,7 @@ void dibs__subscriber_disconnect(struct dibs__subscriber *ps, const char *why);
 /* Returns the subscriber of the node with this slot; NULL: no node is known. */
 typedef struct dibs__subscriber *dibs__subscriber_finder(void *arg, int slot);
 /* Drops idle channels, and closes the connection if none is left. */
-void dibs__subscriber_idle(struct dibs__subscriber *ps);
+void dibs__subscriber_close_if_unused(struct dibs__subscriber *ps);
 
 /* Subscribes to a channel whose slot has no known node: it is kept in a tree
  * without a connection until dibs__channels_reroute. Returns OK or NOMEM. */

@@ -114,7 +114,7 @@ static void back_off(struct dibs__server *s)
     int64_t wait = dibs__backoff(&s->tracking.backoff_ms, BACKOFF_FIRST_MS,
                                  BACKOFF_MAX_MS);
 
-    set_state(s, TRACK_RESTING);
+    set_state(s, TRACK_BACKOFF);
     dibs__timer_set(s->lp, &s->tracking.again, dibs__now_ms() + wait);
 }
 
@@ -156,7 +156,7 @@ static void tracking_replied(struct dibs__req *req, dibs_err err,
     struct tracking_req *tr = DIBS_OF(req, struct tracking_req, req);
     struct dibs__server *s = tr->s;
     bool current =
-        state_is(s, TRACK_ASKING) && tr->attempt == s->tracking.attempts;
+        state_is(s, TRACK_ENABLING) && tr->attempt == s->tracking.attempts;
     bool replied = has_reply(s, req, err, reply, REPLY_TEXT);
 
     dibs__free(tr);
@@ -185,9 +185,9 @@ static void send_tracking(struct dibs__server *s)
     tr->attempt = ++s->tracking.attempts;
     tr->req.write = tracking_write;
     tr->req.done = tracking_replied;
-    tr->req.expires = dibs__now_ms() + s->to.command_timeout_ms;
+    tr->req.expires = dibs__now_ms() + s->target.command_timeout_ms;
     memcpy(tr->redirect_id, s->tracking.conn->cn.id, sizeof tr->redirect_id);
-    set_state(s, TRACK_ASKING);
+    set_state(s, TRACK_ENABLING);
     dibs__conn_send(&s->main->cn, &tr->req);
 }
 
@@ -233,7 +233,7 @@ static void conn_up(struct dibs__conn *cn)
     dibs__buf_array(&cn->out, 2);
     dibs__buf_arg_text(&cn->out, "SUBSCRIBE");
     dibs__buf_arg_text(&cn->out, CHANNEL);
-    cn->lacking |= !dibs__buf_ok(&cn->out); /* closes the connection */
+    cn->out_of_memory |= !dibs__buf_ok(&cn->out); /* closes the connection */
     dibs__loop_flush(s->lp, &cn->flush);
 }
 
@@ -268,7 +268,7 @@ static void again_fired(struct dibs__timer *t)
 
 /* ---- reads ------------------------------------------------------------- */
 
-void dibs__key_tracking_next(struct dibs__buf *out)
+void dibs__key_tracking_append_caching(struct dibs__buf *out)
 {
     dibs__buf_array(out, 3);
     dibs__buf_arg_text(out, "CLIENT");
@@ -321,7 +321,7 @@ bool dibs__key_tracking_read(struct dibs__server *s, struct dibs__buf *out,
                              unsigned count)
 {
     struct read_batch *r = dibs__calloc(1, sizeof *r);
-    int64_t expires = dibs__now_ms() + s->to.command_timeout_ms;
+    int64_t expires = dibs__now_ms() + s->target.command_timeout_ms;
 
     if (!r || !dibs__buf_ok(out)) {
         dibs__buf_clear(out);
@@ -361,7 +361,7 @@ void dibs__key_tracking_resume(struct dibs__server *s)
 {
     if (!s->tracking.wanted || !state_is(s, TRACK_OFF))
         return;
-    set_state(s, TRACK_RESTING);
+    set_state(s, TRACK_BACKOFF);
     dibs__timer_set(s->lp, &s->tracking.again, dibs__now_ms() + RESUME_MS);
 }
 

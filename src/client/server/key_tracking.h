@@ -19,9 +19,9 @@ enum dibs__key_tracking_state {
     TRACK_OFF,       /* not enabled, or the main connection is down */
     TRACK_DIALING,   /* connecting the dedicated connection */
     TRACK_LISTENING, /* SUBSCRIBE sent on it */
-    TRACK_ASKING,    /* CLIENT TRACKING sent on the main connection */
+    TRACK_ENABLING,  /* CLIENT TRACKING sent on the main connection */
     TRACK_ON,        /* keys that are read are tracked */
-    TRACK_RESTING,   /* back-off */
+    TRACK_BACKOFF,   /* back-off */
     TRACK_REFUSED    /* until the main connection is reconnected */
 };
 
@@ -33,7 +33,7 @@ struct dibs__key_tracking {
     struct dibs__pooled_conn *conn; /* dedicated connection, or NULL */
     unsigned attempts;              /* CLIENT TRACKING commands sent */
     int64_t backoff_ms;
-    struct dibs__timer again; /* end of TRACK_RESTING */
+    struct dibs__timer again; /* end of TRACK_BACKOFF */
     /* Another client modified `key`, or perhaps any key if NULL; then no key is
      * tracked any more. Const once the loop runs. */
     void (*changed)(struct dibs__server *s, const char *key, size_t len);
@@ -50,10 +50,10 @@ void dibs__key_tracking_drop(struct dibs__server *s);
 void dibs__key_tracking_abandon(struct dibs__server *s);
 
 /* Appends CLIENT CACHING YES: the next command, a read, tracks its keys. */
-void dibs__key_tracking_next(struct dibs__buf *out);
+void dibs__key_tracking_append_caching(struct dibs__buf *out);
 /* Sends `count` reads on the main connection. `out` has them, each after a
- * dibs__key_tracking_next; it is emptied. Requires TRACK_ON. Returns false if
- * out of memory. Thread: io. */
+ * dibs__key_tracking_append_caching; it is emptied. Requires TRACK_ON. Returns
+ * false if out of memory. Thread: io. */
 bool dibs__key_tracking_read(struct dibs__server *s, struct dibs__buf *out,
                              unsigned count);
 

@@ -31,7 +31,7 @@ static void unref_in_doubt(struct dibs__pooled_conn *conn)
     dibs__in_doubt_unref(conn->in_doubt);
 }
 
-static const struct dibs__server_upper server_upper = {
+static const struct dibs__server_users server_upper = {
     .resume = resume_node,
     .fail = dibs__commands_fail,
     .drop = drop_node,
@@ -41,15 +41,15 @@ static const struct dibs__server_upper server_upper = {
 
 void dibs__node_init(struct dibs__node *n, struct dibs__loop *lp)
 {
-    n->server.lp = n->pubsub.lp = lp;
+    n->server.lp = n->subscriber.lp = lp;
     n->server.upper = &server_upper;
-    n->pubsub.events = n->server.events;
-    n->pubsub.parts = n->server.lifecycle;
-    n->pubsub.to = &n->server.to;
+    n->subscriber.events = n->server.events;
+    n->subscriber.lifecycle = n->server.lifecycle;
+    n->subscriber.to = &n->server.target;
     dibs__server_init(&n->server);
     dibs__replica_acks_init(&n->server);
     dibs__key_tracking_init(&n->server);
-    dibs__subscriber_init(&n->pubsub);
+    dibs__subscriber_init(&n->subscriber);
 }
 
 void dibs__node_fail_waiting(struct dibs__node *n, dibs_err err)
@@ -61,7 +61,7 @@ void dibs__node_fail_waiting(struct dibs__node *n, dibs_err err)
 void dibs__node_close(struct dibs__node *n)
 {
     dibs__server_close(&n->server);
-    dibs__subscriber_close(&n->pubsub);
+    dibs__subscriber_close(&n->subscriber);
 }
 
 void dibs__node_abandon(struct dibs__node *n)
@@ -69,5 +69,5 @@ void dibs__node_abandon(struct dibs__node *n)
     dibs__server_abandon(&n->server);
     dibs__replica_acks_abandon(&n->server);
     dibs__key_tracking_abandon(&n->server);
-    dibs__subscriber_abandon(&n->pubsub);
+    dibs__subscriber_abandon(&n->subscriber);
 }

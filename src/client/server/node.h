@@ -12,7 +12,7 @@
 /* The only server of a client, or one of a cluster. */
 struct dibs__node {
     struct dibs__server server;
-    struct dibs__subscriber pubsub;
+    struct dibs__subscriber subscriber;
     void *user;  /* the dibs_client or struct dibs__cluster it belongs to */
     bool in_map; /* cluster.c, io only: it has slots */
     unsigned map_round; /* cluster.c, io only: last refresh round that
@@ -26,7 +26,7 @@ static inline struct dibs__node *dibs__node_of(const struct dibs__server *s)
 
 /* Number of dibs__lifecycle_closed calls after dibs__node_close: server and
  * subscriber. */
-#define DIBS__NODE_PARTS 2
+#define DIBS__NODE_CLOSE_COUNT 2
 
 /* Requires server.to, max_idle_conns, on_connected, events, lifecycle and
  * tracking.changed. */

@@ -35,7 +35,7 @@
 bool dibs__server_is_desync(struct dibs__server *s, const struct dibs__req *req,
                             const struct dibs__reply *reply, unsigned expects)
 {
-    if (dibs__reply_fits(reply, expects))
+    if (dibs__reply_has_type(reply, expects))
         return false;
     int64_t now = dibs__now_ms();
     if (now - s->desyncs_since >= DESYNCS_WINDOW_MS) {
@@ -102,7 +102,7 @@ void dibs__server_redial(struct dibs__server *s, const char *why)
     conn->role_req =
         (struct dibs__req){.write = write_role, .done = role_replied};
     conn->role_req.expires =
-        dibs__add(dibs__now_ms(), s->to.command_timeout_ms);
+        dibs__add(dibs__now_ms(), s->target.command_timeout_ms);
     dibs__conn_send(&conn->cn, &conn->role_req);
 }
 
@@ -113,7 +113,7 @@ void dibs__server_drain(struct dibs__server *s, const char *why)
     if (s->main->was_up)
         dibs__server_replied(s);
     else
-        dibs__server_close_now(s, why);
+        dibs__server_close_main(s, why);
 }
 
 void dibs__server_replied(struct dibs__server *s)
@@ -121,5 +121,5 @@ void dibs__server_replied(struct dibs__server *s)
     const struct dibs__pooled_conn *conn = s->main;
 
     if (s->state == SERVER_DRAINING && dibs__list_empty(&conn->cn.fifo))
-        dibs__server_close_now(s, conn->drain_reason);
+        dibs__server_close_main(s, conn->drain_reason);
 }

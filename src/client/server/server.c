@@ -85,7 +85,7 @@ struct dibs__pooled_conn *dibs__pooled_conn_open(
     conn->generation = atomic_load(&s->generation);
     conn->address_epoch = s->address_epoch;
     conn->cn.lp = s->lp;
-    conn->cn.to = &s->to;
+    conn->cn.to = &s->target;
     conn->cn.up = up;
     conn->cn.down = down;
     conn->cn.gone = conn_freed;
@@ -104,7 +104,7 @@ struct dibs__pooled_conn *dibs__pooled_conn_open(
 static void report_opened(struct dibs__server *s, dibs_err err)
 {
     if (!s->slots)
-        dibs__lifecycle_opened(s->lifecycle, err, s->why);
+        dibs__lifecycle_opened(s->lifecycle, err, s->last_error);
 }
 
 /* Logs CONNECTED, unless the disconnect before it was not logged either. */
@@ -133,10 +133,10 @@ static void main_up(struct dibs__conn *cn)
         dibs__stats_count(s->events.stats, STAT_RECONNECTS, 1);
     s->ever_connected = true;
     s->state = SERVER_UP;
-    atomic_fetch_add(&s->ups, 1);
+    atomic_fetch_add(&s->connect_count, 1);
     if (!s->read_only)
         log_up(s);
-    if (s->to.url.tls.insecure && atomic_load(&s->ups) == 1)
+    if (s->target.url.tls.insecure && atomic_load(&s->connect_count) == 1)
         dibs__server_log(
             s, DIBS_EVENT_WARNING, DIBS_OK,
             "TLS without verification: the server may be an impostor");
@@ -188,7 +188,7 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (s->state == SERVER_CLOSING_CONNS)
         return; /* the function that closes it decides what comes next */
     if (s->slots)
-        s->slots->doubt(s->slots);
+        s->slots->mark_stale(s->slots);
     if (conn->served && !drained) { /* it worked: dial without back-off */
         s->backoff_ms = 0;
         schedule_dial(s, dibs__now_ms());
@@ -236,7 +236,7 @@ static void redial_fired(struct dibs__timer *t)
     dibs__server_start(DIBS_OF(t, struct dibs__server, redial));
 }
 
-void dibs__server_close_now(struct dibs__server *s, const char *why)
+void dibs__server_close_main(struct dibs__server *s, const char *why)
 {
     if (s->main)
         dibs__conn_close(&s->main->cn, DIBS_ERR_CONN, why);
@@ -246,8 +246,8 @@ void dibs__server_close_now(struct dibs__server *s, const char *why)
 
 bool dibs__server_at(const struct dibs__server *s, const char *host, int port)
 {
-    return s->to.url.host && s->to.url.port == port &&
-           strcmp(s->to.url.host, host) == 0;
+    return s->target.url.host && s->target.url.port == port &&
+           strcmp(s->target.url.host, host) == 0;
 }
 
 /* Returns false if out of memory. */
@@ -259,9 +259,9 @@ static bool set_address(struct dibs__server *s, const char *host, int port)
     if (!copy)
         return false;
     dibs__lock(&s->mu);
-    dibs__free(s->to.url.host);
-    s->to.url.host = copy;
-    s->to.url.port = port;
+    dibs__free(s->target.url.host);
+    s->target.url.host = copy;
+    s->target.url.port = port;
     dibs__unlock(&s->mu);
     s->address_epoch++;
     return true;
@@ -280,13 +280,13 @@ void dibs__server_found(struct dibs__server *s, const char *host, int port)
 void dibs__server_not_found(struct dibs__server *s, dibs_err err,
                             const char *why)
 {
-    struct dibs__url no_address = s->to.url;
+    struct dibs__url no_address = s->target.url;
 
     if (s->state != SERVER_DISCOVERING)
         return;
     s->state = SERVER_DOWN;
     no_address.host = NULL; /* the event must not name the old address */
-    dibs__event_text(&no_address, why, s->why);
+    dibs__event_format(&no_address, why, s->last_error);
     if (dibs__log_disconnect(&s->events, &no_address, &s->throttle,
                              &(struct dibs__failure){err, why, false}))
         s->logged_up = false;
@@ -302,7 +302,7 @@ static void shutdown_lent_conns(struct dibs__server *s) REQUIRES(s->mu)
     for (struct dibs__list *l = s->idle_conns.next; l != &s->idle_conns;
          l = l->next) {
         struct dibs__pooled_conn *conn =
-            DIBS_OF(l, struct dibs__pooled_conn, at);
+            DIBS_OF(l, struct dibs__pooled_conn, pool_link);
         if (conn->use == POOLED_LENT)
             shutdown(conn->cn.fd, SHUT_RDWR);
     }
@@ -312,7 +312,7 @@ static void shutdown_lent_conns(struct dibs__server *s) REQUIRES(s->mu)
 static void close_on_purpose(struct dibs__server *s, const char *why)
 {
     s->state = SERVER_CLOSING_CONNS;
-    dibs__server_close_now(s, why);
+    dibs__server_close_main(s, why);
     s->state = SERVER_DOWN;
 }
 
@@ -348,7 +348,7 @@ bool dibs__server_idle_close(struct dibs__server *s)
     dibs__lock(&s->mu);
     for (struct dibs__list *l = s->idle_conns.next; l != &s->idle_conns;
          l = l->next)
-        lent |= DIBS_OF(l, struct dibs__pooled_conn, at)->use == POOLED_LENT;
+        lent |= DIBS_OF(l, struct dibs__pooled_conn, pool_link)->use == POOLED_LENT;
     dibs__unlock(&s->mu);
     if (lent || atomic_load(&s->queued) > 0 || !dibs__list_empty(&s->waiting) ||
         s->acks.wait_in_flight || !dibs__list_empty(&s->acks.queue))
@@ -402,7 +402,7 @@ static void pooled_down(struct dibs__conn *cn, dibs_err err, const char *why)
 
     dibs__lock(&s->mu);
     conn->use = POOLED_DIALING;
-    dibs__list_del(&conn->at);
+    dibs__list_del(&conn->pool_link);
     s->idle_conn_count--;
     if (!conn->was_up) {
         s->pool_growing = false;
@@ -427,7 +427,7 @@ static void pool_grow_run(struct dibs__task *t)
         conn = dibs__pooled_conn_open(s, pooled_up, pooled_down);
     dibs__lock(&s->mu);
     if (conn) {
-        dibs__list_add(&s->idle_conns, &conn->at);
+        dibs__list_add(&s->idle_conns, &conn->pool_link);
         s->idle_conn_count++;
     } else {
         s->pool_growing = false;
@@ -443,7 +443,7 @@ static struct dibs__pooled_conn *find_free(struct dibs__server *s)
     for (struct dibs__list *l = s->idle_conns.next; l != &s->idle_conns;
          l = l->next) {
         struct dibs__pooled_conn *conn =
-            DIBS_OF(l, struct dibs__pooled_conn, at);
+            DIBS_OF(l, struct dibs__pooled_conn, pool_link);
         if (conn->use == POOLED_FREE &&
             conn->generation == atomic_load(&s->generation))
             return conn;
@@ -520,7 +520,7 @@ void dibs__server_init(struct dibs__server *s)
     dibs__list_init(&s->backing_off);
     dibs__list_init(&s->in_doubt);
     atomic_init(&s->queued, 0);
-    atomic_init(&s->ups, 0);
+    atomic_init(&s->connect_count, 0);
     atomic_init(&s->generation, 0);
     s->redial.fire = redial_fired;
     s->pool_grow.run = pool_grow_run;
@@ -533,7 +533,7 @@ static void take_free_conns(struct dibs__server *s, struct dibs__list *out)
     for (struct dibs__list *l = s->idle_conns.next, *n; l != &s->idle_conns;
          l = n) {
         struct dibs__pooled_conn *conn =
-            DIBS_OF(l, struct dibs__pooled_conn, at);
+            DIBS_OF(l, struct dibs__pooled_conn, pool_link);
         n = l->next;
         if (conn->use == POOLED_FREE ||
             (conn->use == POOLED_DIALING && !conn->was_up)) {
@@ -546,7 +546,7 @@ static void take_free_conns(struct dibs__server *s, struct dibs__list *out)
 static void close_conns(struct dibs__list *conns, dibs_err err, const char *why)
 {
     for (struct dibs__list *l; (l = dibs__list_pop(conns));)
-        dibs__conn_close(&DIBS_OF(l, struct dibs__pooled_conn, at)->cn, err,
+        dibs__conn_close(&DIBS_OF(l, struct dibs__pooled_conn, pool_link)->cn, err,
                          why);
 }
 
@@ -606,5 +606,5 @@ void dibs__server_abandon(struct dibs__server *s)
         close(s->main->cn.fd);
     for (struct dibs__list *l = s->idle_conns.next; l != &s->idle_conns;
          l = l->next)
-        close(DIBS_OF(l, struct dibs__pooled_conn, at)->cn.fd);
+        close(DIBS_OF(l, struct dibs__pooled_conn, pool_link)->cn.fd);
 }

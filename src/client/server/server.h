@@ -83,7 +83,7 @@ struct dibs__ride {
 struct dibs__pooled_conn {
     struct dibs__conn cn;
     struct dibs__server *server;
-    struct dibs__list at;            /* server.mu: in server.idle_conns */
+    struct dibs__list pool_link;     /* server.mu: in server.idle_conns */
     enum dibs__pooled_conn_use use;  /* server.mu */
     bool was_up;                     /* io only */
     bool served;                     /* io only: it replied to a command */
@@ -99,7 +99,7 @@ struct dibs__pooled_conn {
 
 /* Implemented by node.c: what depends on a server's connections. server.c does
  * not know these modules. Thread: io. */
-struct dibs__server_upper {
+struct dibs__server_users {
     /* The main connection is up: send the waiting commands. */
     void (*resume)(struct dibs__server *s);
     /* No connection: fail the waiting commands; those with connect_by only if
@@ -114,12 +114,12 @@ struct dibs__server_upper {
 
 struct dibs__server {
     struct dibs__loop *lp;
-    struct dibs__target to;       /* const after init; with a discover hook,
-                                     host and port change on io, under mu */
+    struct dibs__target target;   /* const after init; with a discover hook,
+                                 host and port change on io, under mu */
     struct dibs__events events;   /* const after init */
     unsigned max_idle_conns;      /* const after init: size of the pool */
     struct dibs__slot_map *slots; /* const after init; NULL: not in a cluster */
-    const struct dibs__server_upper *upper; /* const after init */
+    const struct dibs__server_users *upper; /* const after init */
 
     struct dibs__lifecycle *lifecycle; /* const after init: notified of the
                                           first connection and of the end */
@@ -152,7 +152,8 @@ struct dibs__server {
     int64_t desyncs_since;          /* io only: this time */
     struct dibs__replica_acks acks; /* io only */
     struct dibs__key_tracking tracking;
-    char why[DIBS__REASON_MAX]; /* io only: last error, with the address */
+    char last_error[DIBS__REASON_MAX]; /* io only: last error, with the address
+                                        */
 
     dibs__mutex mu;
     struct dibs__list idle_conns; /* mu: the pool, also lent connections */
@@ -161,9 +162,9 @@ struct dibs__server {
     bool closed;                  /* mu */
     int64_t pool_grow_after;      /* mu: back-off after a failed attempt */
     struct dibs__task pool_grow;
-    atomic_uint queued;     /* commands with the io thread, for this server */
-    atomic_uint ups;        /* how often main came up */
-    atomic_uint generation; /* how often main went down */
+    atomic_uint queued; /* commands with the io thread, for this server */
+    atomic_uint connect_count; /* how often main came up */
+    atomic_uint generation;    /* how often main went down */
 };
 
 /* Requires lp, to, events, max_idle_conns, lifecycle, upper and the hooks. */
@@ -262,7 +263,7 @@ void dibs__server_reclaim(struct dibs__pooled_conn *conn);
 /* Closes the main connection, which is then redialed. close_now: at once.
  * drain: after the last reply. redial: after the last reply and a ROLE, because
  * a write was refused. Thread: io. */
-void dibs__server_close_now(struct dibs__server *s, const char *why);
+void dibs__server_close_main(struct dibs__server *s, const char *why);
 void dibs__server_drain(struct dibs__server *s, const char *why);
 void dibs__server_redial(struct dibs__server *s, const char *why);
 /* A command succeeded: ends the read-only state. Thread: io. */

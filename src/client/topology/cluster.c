@@ -95,8 +95,8 @@ static void configure_node(struct dibs__cluster *cl, struct dibs__node *n)
     n->server.on_connected = node_connected;
     n->server.tracking.changed = node_key_changed;
     n->server.idle = true;
-    n->pubsub.flavour = &cl->flavour;
-    n->pubsub.slots = &cl->slots;
+    n->subscriber.pubsub_mode = &cl->pubsub_mode;
+    n->subscriber.slots = &cl->slots;
     dibs__node_init(n, cl->slots.lp);
 }
 
@@ -115,8 +115,8 @@ static struct dibs__node *find_or_add_node(struct dibs__cluster *cl,
     struct dibs__node *n = dibs__calloc(1, sizeof *n);
     if (!n)
         return NULL;
-    n->server.to = *cl->to;
-    if (dibs__url_is_server(&cl->to->url, host, port, &n->server.to.url) !=
+    n->server.target = *cl->to;
+    if (dibs__url_for_server(&cl->to->url, host, port, &n->server.target.url) !=
         DIBS_OK) {
         dibs__free(n);
         return NULL;
@@ -150,12 +150,12 @@ static struct dibs__subscriber *find_pubsub(void *cluster, int slot)
 {
     struct dibs__server *s = dibs__cluster_server(cluster, slot);
 
-    return s ? &dibs__node_of(s)->pubsub : NULL;
+    return s ? &dibs__node_of(s)->subscriber : NULL;
 }
 
-dibs_err dibs__cluster_listen(struct dibs__cluster *cl, int slot,
-                              struct dibs__subscription *sub, const char *name,
-                              size_t len)
+dibs_err dibs__cluster_subscribe(struct dibs__cluster *cl, int slot,
+                                 struct dibs__subscription *sub,
+                                 const char *name, size_t len)
 {
     struct dibs__subscriber *ps = find_pubsub(cl, slot);
 
@@ -195,9 +195,9 @@ static void reroute_run(struct dibs__task *t)
     for (unsigned i = 0; i < atomic_load(&cl->count); i++) {
         struct dibs__node *n = cl->nodes[i];
         dibs__commands_reroute(&n->server.waiting);
-        dibs__channels_reroute(&n->pubsub.channels, find_pubsub, cl);
+        dibs__channels_reroute(&n->subscriber.channels, find_pubsub, cl);
         if (!n->in_map)
-            dibs__subscriber_idle(&n->pubsub);
+            dibs__subscriber_close_if_unused(&n->subscriber);
     }
 }
 
@@ -253,7 +253,7 @@ static struct dibs__node *range_master(struct dibs__cluster *cl,
         port > 65535)
         return NULL;
     bool has_host = name && name->len > 0 && strcmp(name->text, "?") != 0;
-    return find_or_add_node(cl, has_host ? name->text : from->to.url.host,
+    return find_or_add_node(cl, has_host ? name->text : from->target.url.host,
                             (int)port);
 }
 
@@ -328,9 +328,9 @@ static void refresh_succeeded(struct dibs__cluster *cl)
     dibs__lifecycle_opened(cl->lifecycle, DIBS_OK, "");
     dibs__commands_reroute(&cl->slots.waiting);
     /* The commands left have a slot without a server. */
-    dibs__event_text(&cl->to->url, "no node serves the slot of the name",
-                     cl->slots.why);
-    dibs__commands_end(&cl->slots.waiting, DIBS_ERR_CONN, false);
+    dibs__event_format(&cl->to->url, "no node serves the slot of the name",
+                       cl->slots.last_error);
+    dibs__commands_fail_list(&cl->slots.waiting, DIBS_ERR_CONN, false);
 }
 
 static void retry_with_backoff(struct dibs__cluster *cl, bool refused)
@@ -354,12 +354,12 @@ static void refresh_failed(struct dibs__cluster *cl)
         return;
     cl->map_needed = false;
     snprintf(why, sizeof why, "no node returned the slot map: %.400s", cl->why);
-    dibs__event_text(&cl->to->url, why, cl->slots.why);
+    dibs__event_format(&cl->to->url, why, cl->slots.last_error);
     dibs__log_disconnect(&cl->events, &cl->to->url, &cl->throttle,
                          &(struct dibs__failure){err, why, false});
     retry_with_backoff(cl, refused);
-    dibs__commands_end(&cl->slots.waiting, err, refused);
-    dibs__lifecycle_opened(cl->lifecycle, err, cl->slots.why);
+    dibs__commands_fail_list(&cl->slots.waiting, err, refused);
+    dibs__lifecycle_opened(cl->lifecycle, err, cl->slots.last_error);
 }
 
 static void query_explain(struct dibs__command *cmd, dibs_err err,
@@ -375,8 +375,8 @@ static void set_no_slots_error(struct dibs__cluster *cl)
 {
     char why[DIBS__REASON_MAX];
 
-    dibs__event_text(&cl->map_cmd.server->to.url, "CLUSTER SLOTS is empty",
-                     why);
+    dibs__event_format(&cl->map_cmd.server->target.url,
+                       "CLUSTER SLOTS is empty", why);
     query_explain(&cl->map_cmd, DIBS_ERR_SERVER, why);
 }
 
@@ -384,12 +384,12 @@ static void query_done(struct dibs__command *cmd, dibs_err err,
                        const struct dibs__reply *reply)
 {
     struct dibs__cluster *cl = DIBS_OF(cmd, struct dibs__cluster, map_cmd);
-    bool probing = atomic_load(&cl->flavour) == 0;
+    bool probing = atomic_load(&cl->pubsub_mode) == 0;
 
     if (cl->slots.closing)
         return;
     if (probing && reply && err != DIBS_ERR_PROTOCOL) {
-        atomic_store(&cl->flavour,
+        atomic_store(&cl->pubsub_mode,
                      err == DIBS_OK ? PUBSUB_SHARDED : PUBSUB_CLASSIC);
         /* Query the same node again, now for the map. */
         dibs__node_of(cmd->server)->map_round--;
@@ -408,7 +408,7 @@ static void query_write(struct dibs__command *cmd, struct dibs__buf *out,
                         bool whole)
 {
     struct dibs__cluster *cl = DIBS_OF(cmd, struct dibs__cluster, map_cmd);
-    bool probing = atomic_load(&cl->flavour) == 0;
+    bool probing = atomic_load(&cl->pubsub_mode) == 0;
 
     (void)whole;
     dibs__buf_array(out, probing ? 3 : 2);
@@ -457,7 +457,7 @@ static int64_t query_timeout(const struct dibs__cluster *cl,
     if (!cl->lifecycle->opening)
         return timeout_ms;
     int64_t remaining =
-        dibs__add(cl->lifecycle->open_by, to->connect_timeout_ms) -
+        dibs__add(cl->lifecycle->open_deadline, to->connect_timeout_ms) -
         dibs__now_ms();
     return dibs__max(1, dibs__min(timeout_ms, remaining / left));
 }
@@ -474,8 +474,8 @@ static void query_next_node(struct dibs__cluster *cl)
     n->map_round = cl->refresh_round;
     int64_t timeout_ms = query_timeout(cl, n, left);
     cl->map_cmd.write = query_write;
-    cl->map_cmd.done = query_done;
-    cl->map_cmd.explain = query_explain;
+    cl->map_cmd.on_reply = query_done;
+    cl->map_cmd.on_error_text = query_explain;
     cl->map_cmd.expects = 0;
     cl->map_cmd.no_script = true;
     cl->map_cmd.slot = -1;
@@ -544,7 +544,7 @@ static struct dibs__server *handle_redirect(struct dibs__slot_map *sl,
     if (!dibs__hash_slot_redirect(error, &at, host, &port))
         return NULL;
     if (!host[0] || strcmp(host, "?") == 0)
-        snprintf(host, sizeof host, "%s", from->to.url.host);
+        snprintf(host, sizeof host, "%s", from->target.url.host);
     struct dibs__node *n = find_or_add_node(cl, host, port);
     if (!n)
         return NULL;
@@ -564,9 +564,9 @@ dibs_err dibs__cluster_init(struct dibs__cluster *cl)
     const struct dibs__url *url = &cl->to->url;
 
     cl->slots.url = url;
-    cl->slots.find = find_server;
+    cl->slots.find_server = find_server;
     cl->slots.redirect = handle_redirect;
-    cl->slots.doubt = mark_map_stale;
+    cl->slots.mark_stale = mark_map_stale;
     cl->slots.need_map = request_map;
     dibs__list_init(&cl->slots.waiting);
     RB_INIT(&cl->unrouted_channels);
@@ -583,7 +583,7 @@ void dibs__cluster_clear(struct dibs__cluster *cl)
     for (unsigned i = 0; i < atomic_load(&cl->count); i++) {
         struct dibs__node *n = cl->nodes[i];
         dibs__server_clear(&n->server);
-        dibs__url_clear(&n->server.to.url);
+        dibs__url_clear(&n->server.target.url);
         dibs__free(n);
     }
     atomic_store(&cl->count, 0);
@@ -591,7 +591,7 @@ void dibs__cluster_clear(struct dibs__cluster *cl)
 
 void dibs__cluster_fail_waiting(struct dibs__cluster *cl, dibs_err err)
 {
-    dibs__commands_end(&cl->slots.waiting, err, false);
+    dibs__commands_fail_list(&cl->slots.waiting, err, false);
     for (unsigned i = 0; i < atomic_load(&cl->count); i++)
         dibs__node_fail_waiting(cl->nodes[i], err);
 }
@@ -603,8 +603,8 @@ void dibs__cluster_close(struct dibs__cluster *cl)
     cl->slots.closing = true;
     dibs__timer_stop(cl->slots.lp, &cl->refresh_timer);
     dibs__timer_stop(cl->slots.lp, &cl->retry_timer);
-    dibs__commands_end(&cl->slots.waiting, DIBS_ERR_CLOSED, true);
-    cl->lifecycle->left = 1 + count * DIBS__NODE_PARTS;
+    dibs__commands_fail_list(&cl->slots.waiting, DIBS_ERR_CLOSED, true);
+    cl->lifecycle->open_components = 1 + count * DIBS__NODE_CLOSE_COUNT;
     for (unsigned i = 0; i < count; i++)
         dibs__node_close(cl->nodes[i]);
     dibs__lifecycle_closed(cl->lifecycle);

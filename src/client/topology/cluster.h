@@ -12,7 +12,7 @@
 #define DIBS__NODES_MAX 1024 /* addresses over the life of a client */
 
 /* Returns true if `slot` is one of those that an event is about. */
-typedef bool dibs__meant(const void *arg, int slot);
+typedef bool dibs__slot_filter(const void *arg, int slot);
 
 /* Nodes are freed only with the client, so pointers to them stay valid; an
  * unused node takes about a kilobyte. */
@@ -25,17 +25,17 @@ struct dibs__cluster {
     struct dibs__events events;
     struct dibs__lifecycle *lifecycle; /* notified of the first map, the end */
     /* The locks held in these slots may be lost: verify them. */
-    void (*verify)(struct dibs__cluster *cl, dibs__meant *meant,
+    void (*verify)(struct dibs__cluster *cl, dibs__slot_filter *filter,
                    const void *arg);
     /* Another client modified `key` in these slots; NULL: perhaps any key. */
-    void (*changed)(struct dibs__cluster *cl, dibs__meant *meant,
+    void (*changed)(struct dibs__cluster *cl, dibs__slot_filter *filter,
                     const void *arg, const char *key, size_t len);
     void *user;                         /* of these hooks */
     bool map_needed;                    /* io only: commands wait for the map */
     int64_t backoff_ms;                 /* io only: of retry_timer */
     struct dibs__timer retry_timer;     /* io only: after a failed refresh */
     struct dibs__log_throttle throttle; /* io only */
-    atomic_uint flavour;                /* PUBSUB_ bits; 0: not probed yet */
+    atomic_uint pubsub_mode;            /* PUBSUB_ bits; 0: not probed yet */
     atomic_uint count;                  /* of nodes; written on io */
     bool refreshing;                    /* io only: a refresh is in progress */
     bool refresh_needed;                /* io only: refresh again after it */
@@ -76,9 +76,9 @@ dibs__cluster_server(const struct dibs__cluster *cl, int slot)
     return atomic_load_explicit(&cl->slot_server[slot], memory_order_acquire);
 }
 /* Subscribes at the slot's server, or as soon as that is known. Thread: io. */
-dibs_err dibs__cluster_listen(struct dibs__cluster *cl, int slot,
-                              struct dibs__subscription *sub, const char *name,
-                              size_t len);
+dibs_err dibs__cluster_subscribe(struct dibs__cluster *cl, int slot,
+                                 struct dibs__subscription *sub,
+                                 const char *name, size_t len);
 /* Returns the i-th server, NULL after the last; some of them may have no slots.
  * Any thread. */
 struct dibs__server *dibs__cluster_nth(struct dibs__cluster *cl, unsigned i);

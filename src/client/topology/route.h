@@ -18,7 +18,7 @@ struct dibs__slot_map {
     struct dibs__loop *lp;
     const struct dibs__url *url; /* of the cluster, for error texts */
     /* Returns the server of a slot, or NULL if unknown. Any thread. */
-    struct dibs__server *(*find)(struct dibs__slot_map *sl, int slot);
+    struct dibs__server *(*find_server)(struct dibs__slot_map *sl, int slot);
     /* `from` replied with MOVED or ASK. Returns the server named there and sets
      * *slot and *ask. MOVED also updates the map. Returns NULL if the error is
      * malformed or out of memory. */
@@ -26,13 +26,13 @@ struct dibs__slot_map {
                                      const struct dibs__server *from,
                                      const char *error, int *slot, bool *ask);
     /* The map may be stale: refreshes it, rate-limited. */
-    void (*doubt)(struct dibs__slot_map *sl);
+    void (*mark_stale)(struct dibs__slot_map *sl);
     /* A command waits for the map: fetches it, with back-off. */
     void (*need_map)(struct dibs__slot_map *sl);
 
-    struct dibs__list waiting;  /* commands whose slot has no known server */
-    bool closing;               /* the client is closing */
-    char why[DIBS__REASON_MAX]; /* last error, with the address */
+    struct dibs__list waiting; /* commands whose slot has no known server */
+    bool closing;              /* the client is closing */
+    char last_error[DIBS__REASON_MAX]; /* last error, with the address */
 };
 
 /* Exactly one is not NULL. */

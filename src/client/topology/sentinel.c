@@ -82,7 +82,8 @@ static void add_sentinel(struct dibs__sentinels *sn, const char *name, int port)
 
     if (sn->count == DIBS__SENTINELS_MAX ||
         find_known(sn, name, port) < sn->count ||
-        dibs__url_is_sentinel(&sn->server->to.url, name, port, &url) != DIBS_OK)
+        dibs__url_for_sentinel(&sn->server->target.url, name, port, &url) !=
+            DIBS_OK)
         return;
     sn->known[sn->count].name = url.host;
     sn->known[sn->count++].port = port;
@@ -155,7 +156,7 @@ static void disconnect_subscriber(struct dibs__sentinels *sn, const char *host,
                                   int port)
 {
     if (!dibs__server_at(sn->server, host, port))
-        dibs__subscriber_disconnect(sn->pubsub,
+        dibs__subscriber_disconnect(sn->subscriber,
                                     "the server's address has changed");
 }
 
@@ -171,7 +172,7 @@ static void discovery_succeeded(struct sentinel_conn *conn, const char *host,
     if (sn->server_waits) {
         sn->server_waits = false;
         sn->answer_given = true;
-        sn->ups_at_answer = atomic_load(&sn->server->ups);
+        sn->ups_at_answer = atomic_load(&sn->server->connect_count);
         disconnect_subscriber(sn, host, port);
         dibs__server_found(sn->server, host, port);
     } else if (!dibs__server_at(sn->server, host, port)) {
@@ -191,7 +192,7 @@ static void address_write(struct dibs__req *req, struct dibs__buf *out)
     dibs__buf_array(out, 3);
     dibs__buf_arg_text(out, "SENTINEL");
     dibs__buf_arg_text(out, "GET-MASTER-ADDR-BY-NAME");
-    dibs__buf_arg_text(out, conn->sn->server->to.url.service);
+    dibs__buf_arg_text(out, conn->sn->server->target.url.service);
 }
 
 static void set_query_error(struct sentinel_conn *conn, const char *why)
@@ -220,7 +221,8 @@ static bool is_valid_host(struct dibs__sentinels *sn, const char *host,
 {
     struct dibs__url url;
 
-    if (dibs__url_is_server(&sn->server->to.url, host, port, &url) != DIBS_OK)
+    if (dibs__url_for_server(&sn->server->target.url, host, port, &url) !=
+        DIBS_OK)
         return false;
     dibs__url_clear(&url);
     return true;
@@ -258,7 +260,7 @@ static void peers_write(struct dibs__req *req, struct dibs__buf *out)
     dibs__buf_array(out, 3);
     dibs__buf_arg_text(out, "SENTINEL");
     dibs__buf_arg_text(out, "SENTINELS");
-    dibs__buf_arg_text(out, conn->sn->server->to.url.service);
+    dibs__buf_arg_text(out, conn->sn->server->target.url.service);
 }
 
 /* Adds a sentinel from one entry of SENTINEL SENTINELS: an array of alternating
@@ -355,10 +357,10 @@ static bool sentinel_open(struct dibs__sentinels *sn,
 
     if (!conn)
         return false;
-    conn->to = sn->server->to;
-    conn->to.changes = false;
-    if (dibs__url_is_sentinel(&sn->server->to.url, h->name, h->port,
-                              &conn->to.url) != DIBS_OK) {
+    conn->to = sn->server->target;
+    conn->to.may_fail_over = false;
+    if (dibs__url_for_sentinel(&sn->server->target.url, h->name, h->port,
+                               &conn->to.url) != DIBS_OK) {
         dibs__free(conn);
         return false;
     }
@@ -421,7 +423,8 @@ static void discover_master(struct dibs__server *s)
     struct dibs__sentinels *sn = s->user;
 
     /* The connection to the last address failed: query its sentinel last. */
-    if (sn->answer_given && sn->ups_at_answer == atomic_load(&s->ups)) {
+    if (sn->answer_given &&
+        sn->ups_at_answer == atomic_load(&s->connect_count)) {
         struct dibs__url_host h = sn->known[0];
         memmove(sn->known, sn->known + 1, (sn->count - 1) * sizeof h);
         sn->known[sn->count - 1] = h;
@@ -452,7 +455,7 @@ static void master_switched(struct dibs__sentinels *sn, const char *text)
         rest = NULL;
         n++;
     }
-    if (n < 5 || strcmp(part[0], sn->server->to.url.service) != 0)
+    if (n < 5 || strcmp(part[0], sn->server->target.url.service) != 0)
         return;
     int port;
     if (!parse_port(part[4], &port) || !is_valid_host(sn, part[3], port))
@@ -474,7 +477,7 @@ static void handle_message(struct dibs__conn *cn,
 
     conn->alive = true;
     if (reply->type == REPLY_ERROR)
-        dibs__event_tell(&conn->sn->events, &conn->to.url, DIBS_EVENT_WARNING,
+        dibs__event_emit(&conn->sn->events, &conn->to.url, DIBS_EVENT_WARNING,
                          DIBS_ERR_AUTH, reply->text);
     else if (verb && strcmp(verb->text, "subscribe") == 0)
         conn->sn->backoff_ms = 0;
@@ -535,7 +538,7 @@ static void watch_sentinel(struct sentinel_conn *conn)
 
 dibs_err dibs__sentinels_init(struct dibs__sentinels *sn)
 {
-    const struct dibs__url *url = &sn->server->to.url;
+    const struct dibs__url *url = &sn->server->target.url;
 
     dibs__list_init(&sn->conns);
     sn->hedge.fire = hedge_fired;
@@ -544,7 +547,7 @@ dibs_err dibs__sentinels_init(struct dibs__sentinels *sn)
         add_sentinel(sn, url->hosts[i].name, url->hosts[i].port);
     if (sn->count == 0)
         return DIBS_ERR_NOMEM;
-    sn->server->to.changes = true;
+    sn->server->target.may_fail_over = true;
     sn->server->discover = discover_master;
     sn->server->user = sn;
     return DIBS_OK;

@@ -13,8 +13,8 @@
 
 struct dibs__sentinels {
     struct dibs__loop *lp;
-    struct dibs__server *server;     /* the master; its address is set here */
-    struct dibs__subscriber *pubsub; /* connected to the same address */
+    struct dibs__server *server; /* the master; its address is set here */
+    struct dibs__subscriber *subscriber; /* connected to the same address */
     struct dibs__events events;
     struct dibs__lifecycle *lifecycle; /* notified after close */
 

@@ -69,7 +69,7 @@ static bool have_common_host(const struct dibs__url *a,
 /* A sentinel has one master per service name, and a node belongs to one
  * cluster, so one common host suffices. A master's own address changes and is
  * ignored. */
-bool dibs__client_same(const dibs_client *a, const dibs_client *b)
+bool dibs__client_same_server(const dibs_client *a, const dibs_client *b)
 {
     const struct dibs__url *x = &a->to.url, *y = &b->to.url;
 
@@ -98,7 +98,7 @@ struct dibs__server *dibs__client_server(const dibs_client *c, int slot)
 const char *dibs__client_last_error(const dibs_client *c, int slot)
 {
     const struct dibs__server *s = dibs__client_server(c, slot);
-    const char *why = s ? s->why : c->cluster->slots.why;
+    const char *why = s ? s->last_error : c->cluster->slots.last_error;
 
     return (s && dibs__server_is_up(s)) || !why[0] ? NULL : why;
 }
@@ -111,7 +111,7 @@ void dibs__client_format(dibs_client *c, int slot, const char *text,
     if (s)
         dibs__server_format(s, text, out);
     else
-        dibs__event_text(&c->to.url, text, out);
+        dibs__event_format(&c->to.url, text, out);
 }
 
 void dibs__client_log(dibs_client *c, int slot, dibs_event_kind kind,
@@ -129,8 +129,9 @@ dibs_err dibs__client_subscribe(dibs_client *c, int slot,
                                 struct dibs__subscription *sub,
                                 const char *name, size_t len)
 {
-    return c->cluster ? dibs__cluster_listen(c->cluster, slot, sub, name, len)
-                      : dibs__subscribe(&c->node->pubsub, sub, name, len);
+    return c->cluster
+               ? dibs__cluster_subscribe(c->cluster, slot, sub, name, len)
+               : dibs__subscribe(&c->node->subscriber, sub, name, len);
 }
 
 /* ---- hooks ------------------------------------------------------------- */
@@ -138,41 +139,42 @@ dibs_err dibs__client_subscribe(dibs_client *c, int slot,
 static const struct dibs__upper *upper_of(dibs_client *c, void **upper_arg)
 {
     dibs__lock(&c->mu);
-    const struct dibs__upper *upper = c->upper;
+    const struct dibs__upper *upper = c->lock_layer;
     *upper_arg = c->upper_arg;
     dibs__unlock(&c->mu);
     return upper;
 }
 
-static void verify_slots(dibs_client *c, dibs__meant *meant, const void *arg)
+static void verify_slots(dibs_client *c, dibs__slot_filter *filter,
+                         const void *arg)
 {
     void *upper_arg;
     const struct dibs__upper *upper = upper_of(c, &upper_arg);
 
     if (upper)
-        upper->verify(upper_arg, meant, arg);
+        upper->verify_holds(upper_arg, filter, arg);
 }
 
-static void key_changed(dibs_client *c, dibs__meant *meant, const void *arg,
-                        const char *key, size_t len)
+static void key_changed(dibs_client *c, dibs__slot_filter *filter,
+                        const void *arg, const char *key, size_t len)
 {
     void *upper_arg;
     const struct dibs__upper *upper = upper_of(c, &upper_arg);
 
     if (upper)
-        upper->changed(upper_arg, meant, arg, key, len);
+        upper->on_key_changed(upper_arg, filter, arg, key, len);
 }
 
-static void cluster_changed(struct dibs__cluster *cl, dibs__meant *meant,
+static void cluster_changed(struct dibs__cluster *cl, dibs__slot_filter *filter,
                             const void *arg, const char *key, size_t len)
 {
-    key_changed(cl->user, meant, arg, key, len);
+    key_changed(cl->user, filter, arg, key, len);
 }
 
-static void cluster_verify(struct dibs__cluster *cl, dibs__meant *meant,
+static void cluster_verify(struct dibs__cluster *cl, dibs__slot_filter *filter,
                            const void *arg)
 {
-    verify_slots(cl->user, meant, arg);
+    verify_slots(cl->user, filter, arg);
 }
 
 static bool every_slot(const void *arg, int slot)
@@ -204,7 +206,7 @@ static dibs_err create_node(dibs_client *c, unsigned max_idle_conns)
     if (!n)
         return DIBS_ERR_NOMEM;
     n->user = c;
-    n->server.to = c->to;
+    n->server.target = c->to;
     n->server.max_idle_conns = max_idle_conns;
     n->server.events =
         (struct dibs__events){dibs__client_emit_event, c, c->stats};
@@ -225,7 +227,7 @@ static dibs_err create_sentinels(dibs_client *c)
         return DIBS_ERR_NOMEM;
     sn->lp = &c->loop;
     sn->server = &c->node->server;
-    sn->pubsub = &c->node->pubsub;
+    sn->subscriber = &c->node->subscriber;
     sn->events = c->node->server.events;
     sn->lifecycle = &c->lifecycle;
     c->sentinels = sn;
@@ -253,7 +255,7 @@ static dibs_err create_cluster(dibs_client *c, dibs_pubsub pubsub,
     cl->verify = cluster_verify;
     cl->changed = cluster_changed;
     cl->user = c;
-    atomic_init(&cl->flavour, flavours[pubsub]);
+    atomic_init(&cl->pubsub_mode, flavours[pubsub]);
     c->cluster = cl;
     c->route.slots = &cl->slots;
     return dibs__cluster_init(cl);
@@ -267,7 +269,7 @@ dibs_err dibs__topology_init(dibs_client *c, const dibs_client_opts *o)
     c->lifecycle.opening = !o->lazy;
     /* A failover may be in progress: do not fail the open call at once. */
     if (c->to.url.mode != URL_SINGLE)
-        c->lifecycle.open_by =
+        c->lifecycle.open_deadline =
             dibs__add(dibs__now_ms(), c->to.connect_timeout_ms);
     if (c->to.url.mode == URL_CLUSTER)
         return create_cluster(c, o->pubsub, max_idle_conns);
@@ -281,7 +283,7 @@ static void node_free(dibs_client *c)
 {
     dibs__server_clear(&c->node->server);
     if (c->to.url.mode == URL_SENTINEL)
-        dibs__free(c->node->server.to.url.host);
+        dibs__free(c->node->server.target.url.host);
     dibs__free(c->node);
 }
 
@@ -305,7 +307,7 @@ static void open_timed_out(struct dibs__timer *t)
     const char *why = dibs__client_last_error(c, 0);
     char text[DIBS__REASON_MAX];
 
-    dibs__event_text(&c->to.url, "no answer in time", text);
+    dibs__event_format(&c->to.url, "no answer in time", text);
     dibs__lifecycle_opened(&c->lifecycle, DIBS_ERR_CONN, why ? why : text);
 }
 
@@ -316,7 +318,7 @@ void dibs__topology_start(dibs_client *c)
     if (c->lifecycle.opening && c->to.url.mode != URL_SINGLE)
         dibs__timer_set(
             &c->loop, &c->lifecycle.limit,
-            dibs__add(c->lifecycle.open_by, c->to.connect_timeout_ms));
+            dibs__add(c->lifecycle.open_deadline, c->to.connect_timeout_ms));
     if (c->cluster)
         dibs__cluster_start(c->cluster);
     else
@@ -325,8 +327,9 @@ void dibs__topology_start(dibs_client *c)
 
 void dibs__topology_close(dibs_client *c)
 {
-    c->ending = true;
-    c->lifecycle.left = DIBS__NODE_PARTS + (c->sentinels ? 1 : 0);
+    c->closing_conns = true;
+    c->lifecycle.open_components =
+        DIBS__NODE_CLOSE_COUNT + (c->sentinels ? 1 : 0);
     if (c->sentinels)
         dibs__sentinels_close(c->sentinels);
     if (c->cluster)

@@ -92,7 +92,7 @@ static void renew_one_write(const struct dibs__request *r,
                                     .value = r->value,
                                     .lease_ms = r->within_ms};
 
-    dibs__renew_write(&item, 1, out, whole);
+    dibs__renew_command_encode(&item, 1, out, whole);
 }
 
 static dibs_err renew_one_read(struct dibs__request *r,
@@ -129,7 +129,7 @@ static dibs_err renew_one(dibs_lock *l, uint64_t owner_id, int64_t value,
 
     dibs_err err = dibs__request_run(l, &r, NULL, NULL);
     *sent = r.op.command.sent_ms;
-    *maybe_live_copy = r.op.command.maybe_live_copy;
+    *maybe_live_copy = r.op.command.may_have_stale_copy;
     return err;
 }
 
@@ -147,8 +147,8 @@ static void value_write(const struct dibs__request *r, struct dibs__buf *out,
 {
     bool slots = r->op.entry->type->id == TYPE_SLOTS;
 
-    dibs__lock_command_write(slots ? VERB_HOLDERS : VERB_INFO, &r->op.args, out,
-                             whole);
+    dibs__lock_command_encode(slots ? VERB_HOLDERS : VERB_INFO, &r->op.args,
+                              out, whole);
 }
 
 /* The reply of VERB_HOLDERS: from SLOT_HOLDERS on owner, ms, slot of each
@@ -229,7 +229,7 @@ static dibs_err add_adopted_hold(struct dibs__operation *op,
     else if (!(h = dibs__hold_new(entry)))
         err = DIBS_ERR_NOMEM;
     if (h) {
-        dibs__hold_taken(entry, h, op, sent, value);
+        dibs__hold_add_level(entry, h, op, sent, value);
         /* The previous lease may be longer: a renewal never shortens it. */
         h->server_outlives = op->lease_ms != 0;
     }
@@ -248,12 +248,12 @@ dibs_err dibs__adopt_named(dibs_lock *l, const struct dibs__owner_name *name,
     bool maybe_live_copy;
 
     if (!with_owner.owner)
-        with_owner.owner = dibs__owner_number();
+        with_owner.owner = dibs__owner_new_number();
     dibs__op_init(&op, l);
     dibs_err err = dibs__acquire_fill(&op, &with_owner, true);
     if (err == DIBS_OK) {
-        op.owner_id =
-            dibs__adopted_add(&manager->adopted, name, dibs__owner_number());
+        op.owner_id = dibs__adopted_add(&manager->adopted, name,
+                                        dibs__owner_new_number());
         err = op.owner_id ? DIBS_OK : DIBS_ERR_NOMEM;
     }
     if (err == DIBS_OK)
@@ -329,7 +329,7 @@ static dibs_err apply_extend_reply(struct dibs__lock_entry *entry,
         dibs__hold_has_expired(h, now))
         err = DIBS_ERR_LOST;
     if (err == DIBS_OK)
-        dibs__hold_renewed(entry, h, sent, lease_ms);
+        dibs__hold_set_lease(entry, h, sent, lease_ms);
     dibs__unlock(&entry->mu);
     return err;
 }

@@ -68,7 +68,7 @@ static dibs_err slots_set_read(struct dibs__request *r,
     (void)r;
     if (reply->type != REPLY_NUM)
         return DIBS_ERR_PROTOCOL;
-    return reply->num == SCRIPT_NO_LOCK ? DIBS_ERR_WRONGTYPE : DIBS_OK;
+    return reply->num == SCRIPT_WRONG_TYPE ? DIBS_ERR_WRONGTYPE : DIBS_OK;
 }
 
 static dibs_err slots_set(dibs_lock *l, int64_t slots)

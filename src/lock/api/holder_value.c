@@ -46,7 +46,7 @@ static void append_owner(struct dibs__buf *out,
 static void append_value_key(struct dibs__buf *out,
                              const struct dibs__lock_entry *entry)
 {
-    dibs__arg_write('Y', &(struct dibs__command_args){.entry = entry}, out);
+    dibs__param_write('Y', &(struct dibs__command_args){.entry = entry}, out);
 }
 
 static void write_value_set(const struct dibs__lock_entry *entry,
@@ -54,15 +54,15 @@ static void write_value_set(const struct dibs__lock_entry *entry,
                             struct dibs__buf *out, bool whole)
 {
     dibs__script_head(out, &dibs__script_value_set, whole, 2,
-                      5 + dibs__publish_count(entry));
+                      5 + dibs__publish_arg_count(entry));
     dibs__buf_arg(out, entry->name, entry->name_len);
     append_value_key(out, entry);
     append_owner(out, entry, owner_id);
     dibs__buf_arg_num(out, (int64_t)v->number);
     dibs__buf_arg(out, v->text, v->len);
     dibs__buf_arg_num(out, dibs__entry_client(entry)->lease_ms);
-    dibs__arg_write('c', &(struct dibs__command_args){.entry = entry}, out);
-    dibs__arg_write('*', &(struct dibs__command_args){.entry = entry}, out);
+    dibs__param_write('c', &(struct dibs__command_args){.entry = entry}, out);
+    dibs__param_write('*', &(struct dibs__command_args){.entry = entry}, out);
 }
 
 /* ---- replies ----------------------------------------------------------- */
@@ -113,7 +113,7 @@ static void on_row_sent(struct dibs__command *cmd, dibs_err err,
     err = value_set_result(err, reply);
     dibs__lock(&entry->mu);
     hold_apply_result(entry, dibs__hold_with_number(entry, p->hold_number), err,
-                      cmd->maybe_live_copy);
+                      cmd->may_have_stale_copy);
     dibs__unlock(&entry->mu);
     row_send_next(p);
 }
@@ -158,7 +158,7 @@ static void row_send_next(struct dibs__holder_value *p)
     if (job == JOB_FREE || job == JOB_NONE)
         return;
     p->cmd.write = job == JOB_SEND ? write_row : write_row_removal;
-    p->cmd.done = job == JOB_SEND ? on_row_sent : on_row_removed;
+    p->cmd.on_reply = job == JOB_SEND ? on_row_sent : on_row_removed;
     p->cmd.expects = 1u << REPLY_NUM;
     dibs__entry_fill_command(p->entry, &p->cmd, dibs__entry_timeout(p->entry),
                              0);
@@ -199,12 +199,12 @@ static void on_publish_reply(struct dibs__command *cmd, dibs_err err,
 
     err = value_set_result(err, reply);
     dibs__lock(&entry->mu);
-    hold_apply_result(entry, op->hold, err, cmd->maybe_live_copy);
+    hold_apply_result(entry, op->hold, err, cmd->may_have_stale_copy);
     if (op->hold->state == HOLD_LOST)
         err = DIBS_ERR_LOST;
     dibs__unlock(&entry->mu);
     dibs__free(publishing_of(op)->value);
-    dibs__op_end_busy(op, err);
+    dibs__op_finish_on_hold(op, err);
 }
 
 enum publish_plan { PLAN_SEND, PLAN_WAIT, PLAN_END };
@@ -220,10 +220,11 @@ static enum publish_plan publish_decide(struct dibs__lock_entry *entry,
     if (!h)
         return PLAN_END;
     *err = DIBS_ERR_NOMEM;
-    if (h->busy && !dibs__wait_queue_activate(&entry->wait))
+    if (h->busy && !dibs__wait_queue_activate(&entry->wait_queue))
         return PLAN_END;
     if (h->busy) {
-        dibs__wait_queue_block_on(&entry->wait, &h->blocked_ops, &op->waiter);
+        dibs__wait_queue_block_on(&entry->wait_queue, &h->blocked_ops,
+                                  &op->waiter);
         return PLAN_WAIT;
     }
     *err = DIBS_ERR_LOST;
@@ -253,8 +254,9 @@ static void publishing_run(struct dibs__operation *op)
     dibs__unlock(&entry->mu);
     if (plan == PLAN_SEND) {
         op->on_caller_thread = on_caller_thread;
-        dibs__op_send_own(op, write_publish, 1u << REPLY_NUM, on_publish_reply,
-                          CALL_TIMEOUTS * dibs__entry_timeout(entry));
+        dibs__op_send_custom(op, write_publish, 1u << REPLY_NUM,
+                             on_publish_reply,
+                             CALL_TIMEOUTS * dibs__entry_timeout(entry));
     } else if (plan == PLAN_END) {
         dibs__free(publishing_of(op)->value);
         dibs__op_finish(op, err);
@@ -296,7 +298,7 @@ static struct dibs__value *value_copy(const char *text)
 static void publishing_fill(struct dibs__operation *op, dibs_owner owner)
 {
     op->owner = owner ? owner : dibs__owner_thread();
-    op->run = publishing_run;
+    op->start = publishing_run;
 }
 
 static dibs_err publish_sync(dibs_lock *l, dibs_owner owner,
@@ -419,8 +421,8 @@ static void write_read(struct dibs__command *cmd, struct dibs__buf *out,
 
 static void reading_run(struct dibs__operation *op)
 {
-    dibs__op_send_own(op, write_read, 1u << REPLY_ARRAY, on_read_reply,
-                      CALL_TIMEOUTS * dibs__entry_timeout(op->entry));
+    dibs__op_send_custom(op, write_read, 1u << REPLY_ARRAY, on_read_reply,
+                         CALL_TIMEOUTS * dibs__entry_timeout(op->entry));
 }
 
 static void call_read_cb(struct dibs__operation *op)
@@ -450,7 +452,7 @@ static dibs_err value_read_sync(dibs_lock *l, char *buf, size_t size)
         return err;
     dibs_client *c = l->c; /* another thread may free the handle meanwhile */
     dibs__op_init(&rd.op, l);
-    rd.op.run = reading_run;
+    rd.op.start = reading_run;
     err = dibs__op_wait(&rd.op);
     dibs__client_leave(c);
     if (err == DIBS_OK) {
@@ -477,7 +479,7 @@ static dibs_err reading_begin(dibs_lock *l, dibs_value_cb cb, void *arg)
     rd->op.arg = arg;
     rd->op.custom_completion = true;
     rd->op.complete = call_read_cb;
-    rd->op.run = reading_run;
+    rd->op.start = reading_run;
     dibs__op_begin(&rd->op);
     return DIBS_OK;
 }

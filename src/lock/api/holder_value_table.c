@@ -64,7 +64,7 @@ static void row_destroy(struct dibs__holder_value *p)
 
 void dibs__holder_values_init(struct dibs__holder_value_table *t)
 {
-    dibs__mutex_init(&t->mu, RANK_PUBLISHED);
+    dibs__mutex_init(&t->mu, RANK_HOLDER_VALUES);
     RB_INIT(&t->tree);
 }
 

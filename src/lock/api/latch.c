@@ -81,10 +81,10 @@ static void write_latch_query(const struct dibs__command_args *args,
                               struct dibs__buf *out, bool whole)
 {
     dibs__script_head(out, &dibs__script_latch_look, whole, 2,
-                      1 + dibs__publish_count(args->entry));
+                      1 + dibs__publish_arg_count(args->entry));
     latch_keys(args->entry, out);
-    dibs__arg_write('c', args, out);
-    dibs__arg_write('*', args, out);
+    dibs__param_write('c', args, out);
+    dibs__param_write('*', args, out);
 }
 
 static void latch_count_write(const struct dibs__request *r,
@@ -127,7 +127,7 @@ static struct dibs__operation *latch_op_of(const struct dibs__waiter *waiter)
 
 static struct dibs__lock_entry *latch_entry_of(struct dibs__wait_queue *queue)
 {
-    return DIBS_OF(queue, struct dibs__lock_entry, wait);
+    return DIBS_OF(queue, struct dibs__lock_entry, wait_queue);
 }
 
 /* Returns OK if the latch is open, TIMEOUT if its deadline has passed, BUSY if
@@ -153,7 +153,7 @@ static void finish_latch_wait(struct dibs__operation *op, dibs_err err,
 {
     if (passed) {
         op->last_err = err; /* keeps the reason */
-        dibs__op_record_error_here(
+        dibs__op_record_server_error(
             op, err, "'%.80s': the latch's deadline passed", op->entry->name);
     }
     dibs__op_finish(op, err);
@@ -164,7 +164,7 @@ static void finish_latch_wait(struct dibs__operation *op, dibs_err err,
 static void take_covered(struct dibs__lock_entry *entry, struct dibs__list *out)
     REQUIRES(entry->mu)
 {
-    struct dibs__list *all = &entry->wait.waiters;
+    struct dibs__list *all = &entry->wait_queue.waiters;
 
     for (struct dibs__list *l = all->next, *n; l != all; l = n) {
         struct dibs__operation *op =
@@ -199,20 +199,20 @@ static void on_latch_wait_reply(struct dibs__command *cmd, dibs_err err,
     op->last_err = DIBS_OK;
     if (err == DIBS_ERR_BUSY) {
         parked = dibs__wait_queue_park(
-            &entry->wait, &op->waiter,
+            &entry->wait_queue, &op->waiter,
             dibs__retry_delay_default(entry, busy_ms), cmd->sent_ms);
     } else if (is_latch_retryable(err, reply)) {
         op->last_err = err;
         parked = dibs__wait_queue_park(
-            &entry->wait, &op->waiter,
+            &entry->wait_queue, &op->waiter,
             dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS), 0);
     } else if (err == DIBS_OK || err == DIBS_ERR_TIMEOUT) {
         take_covered(entry, &covered);
     }
     if (!parked) {
-        dibs__wait_queue_leave(&entry->wait, &op->waiter);
+        dibs__wait_queue_leave(&entry->wait_queue, &op->waiter);
         /* for waiters that joined after the query */
-        dibs__wait_queue_wake_head(&entry->wait);
+        dibs__wait_queue_wake_head(&entry->wait_queue);
     }
     dibs__unlock(&entry->mu);
     if (parked)
@@ -249,8 +249,8 @@ static void latch_query(struct dibs__waiter *waiter)
 {
     struct dibs__operation *op = latch_op_of(waiter);
 
-    dibs__op_send_own(op, latch_wait_write, 1u << REPLY_ARRAY,
-                      on_latch_wait_reply, dibs__entry_timeout(op->entry));
+    dibs__op_send_custom(op, latch_wait_write, 1u << REPLY_ARRAY,
+                         on_latch_wait_reply, dibs__entry_timeout(op->entry));
 }
 
 static void latch_end(struct dibs__waiter *waiter, dibs_err err)
@@ -295,7 +295,7 @@ static const struct dibs__lock_type latch_type = {
 static void latch_wait_run(struct dibs__operation *op)
 {
     struct dibs__lock_entry *entry = op->entry;
-    struct dibs__wait_queue *queue = &entry->wait;
+    struct dibs__wait_queue *queue = &entry->wait_queue;
     bool queries = false, on_caller_thread = op->on_caller_thread;
     dibs_err err = DIBS_OK;
 
@@ -378,7 +378,7 @@ static dibs_err take_latch_opts(const dibs_latch *l, const dibs_latch_opts *in,
                                 dibs_latch_opts *o)
 {
     if (dibs__check_not_null("latch", l) ||
-        dibs__struct_take(&dibs__struct_latch_opts, in, o) ||
+        dibs__struct_read(&dibs__struct_latch_opts, in, o) ||
         dibs__check_time("wait_ms", o->wait_ms) ||
         dibs__check_time("deadline_ms", o->deadline_ms))
         return latch_report_invalid(l);
@@ -475,7 +475,7 @@ dibs_err dibs_latch_count(dibs_latch *l, int64_t *left)
 static void fill_latch_wait(struct dibs__operation *op,
                             const dibs_latch_opts *o)
 {
-    op->run = latch_wait_run;
+    op->start = latch_wait_run;
     op->waiter.deadline =
         o->wait_ms ? dibs__add(dibs__now_ms(), o->wait_ms) : INT64_MAX;
 }

@@ -242,7 +242,7 @@ static dibs_err prepare_loss(struct dibs__operation *op,
 static void set_owner(struct dibs__operation *op, dibs_owner owner)
 {
     op->owner = owner ? owner : dibs__owner_thread();
-    op->owner_id = dibs__owner_wire(op->entry->manager, op->owner);
+    op->owner_id = dibs__owner_current_id(op->entry->manager, op->owner);
 }
 
 /* Waiting for replicas uses up part of the lease, so its timeout is at most
@@ -269,12 +269,12 @@ dibs_err dibs__acquire_fill(struct dibs__operation *op, const dibs_lock_opts *o,
         o->lease_ms ? o->lease_ms : dibs__entry_client(op->entry)->lease_ms;
 
     set_owner(op, o->owner);
-    op->run = dibs__acquire_run;
+    op->start = dibs__acquire_run;
     op->no_wait = trying;
     op->lease_ms = o->lease_ms;
     op->max_hold_ms = o->max_hold_ms;
     op->no_reentry = o->no_reentry;
-    op->waiter.polls = o->poll;
+    op->waiter.poll_count = o->poll;
     op->args.lease_ms =
         o->max_hold_ms ? dibs__min(lease, o->max_hold_ms) : lease;
     op->orphan_ttl_ms = op->args.lease_ms;
@@ -293,8 +293,8 @@ dibs_err dibs__release_fill(struct dibs__operation *op, const dibs_lock_opts *o,
 
     (void)trying;
     set_owner(op, o->owner);
-    op->run = dibs__release_run;
-    op->args.hold_off_ms = o->leave ? DETACH : o->keep_ms;
+    op->start = dibs__release_run;
+    op->args.hold_off_ms = o->leave ? HOLD_OFF_DETACH : o->keep_ms;
     op->waiter.deadline = dibs__add(
         dibs__now_ms(), o->wait_ms ? o->wait_ms : RELEASE_TIMEOUTS * timeout);
     return DIBS_OK;
@@ -303,14 +303,14 @@ dibs_err dibs__release_fill(struct dibs__operation *op, const dibs_lock_opts *o,
 void dibs__release_suppress_losses(struct dibs__lock_entry *entry,
                                    dibs_owner owner)
 {
-    dibs__no_cancel();
+    dibs__cancel_disable();
     dibs__lock(&entry->mu);
     struct dibs__hold *h = dibs__hold_of(entry, owner);
     if (h)
         dibs__hold_suppress_all_losses(h);
     dibs__unlock(&entry->mu);
     dibs__losses_suppress_and_wait(entry, owner);
-    dibs__cancel_again();
+    dibs__cancel_restore();
 }
 
 /* Enters the client. A release after the client has begun to close returns

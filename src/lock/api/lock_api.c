@@ -70,7 +70,7 @@ static dibs_err check_lock_opts(const dibs_lock_opts *o)
 dibs_err dibs__lock_opts_take(const dibs_lock *l, const dibs_lock_opts *in,
                               dibs_lock_opts *o)
 {
-    if (dibs__struct_take(&dibs__struct_lock_opts, in, o) ||
+    if (dibs__struct_read(&dibs__struct_lock_opts, in, o) ||
         check_lock_opts(o) || dibs__check_not_null("lock", l))
         return dibs__lock_report_invalid_arg(l);
     return l->ops->is_forked_copy(l) ? DIBS_ERR_FORKED : DIBS_OK;

@@ -89,7 +89,7 @@ static dibs_err take_semaphore_opts(const dibs_semaphore *s,
 
     if (dibs__check_not_null("semaphore", s) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    if (dibs__struct_take(&dibs__struct_semaphore_opts, in, &so) ||
+    if (dibs__struct_read(&dibs__struct_semaphore_opts, in, &so) ||
         check_permits(so.permits, 0) ||
         dibs__check_time("wait_ms", so.wait_ms) ||
         dibs__check_ms("lease_ms", so.lease_ms, DIBS_LEASE_MIN_MS, DIBS_MS_MAX))
@@ -192,7 +192,7 @@ static dibs_err semaphore_acquire(dibs_semaphore *s,
                        !dibs__client_is_forked_copy(s->l->c) &&
                        dibs__callbacks_inside(&s->l->c->callbacks);
     sc.trying |= in_callback;
-    sc.o.owner = dibs__owner_number();
+    sc.o.owner = dibs__owner_new_number();
     dibs_err err = semaphore_run(s->l, &sc);
     return in_callback && err == DIBS_ERR_BUSY ? DIBS_ERR_DEADLOCK : err;
 }

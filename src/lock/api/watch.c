@@ -191,7 +191,7 @@ static bool store_snapshot(struct dibs_watch *w, const struct snapshot *snap,
 
 static void ensure_subscribed(struct dibs_watch *w)
 {
-    if (!w->sub.on) /* out of memory: the next query tries again */
+    if (!w->sub.channel) /* out of memory: the next query tries again */
         (void)dibs__entry_subscribe(w->handle.entry, &w->sub);
 }
 
@@ -341,8 +341,9 @@ static struct dibs_watch *watch_new(const dibs_lock *l,
     w->start_task.run = watch_start_task;
     w->stop_task.run = watch_stop_task;
     w->shutdown_hook.ref = watch_hook_ref;
-    w->shutdown_hook.close = w->shutdown_hook.over = watch_client_close;
-    w->sub.hear = on_channel_message;
+    w->shutdown_hook.on_close = w->shutdown_hook.on_close_timeout =
+        watch_client_close;
+    w->sub.on_message = on_channel_message;
     w->timer.fire = watch_on_timer;
     w->cb.run = watch_callback_run;
     dibs__entry_ref(l->entry);
@@ -375,7 +376,7 @@ static dibs_err watch_lock(dibs_lock *l, const dibs_watch_opts *opts,
 {
     dibs_watch_opts o;
 
-    if (dibs__struct_take(&dibs__struct_watch_opts, opts, &o) ||
+    if (dibs__struct_read(&dibs__struct_watch_opts, opts, &o) ||
         dibs__check_ms("every_ms", o.every_ms, EVERY_MIN_MS, DIBS_MS_MAX) ||
         dibs__check_not_null("cb", cb ? &o : NULL) ||
         dibs__check_not_null("out", out))
@@ -424,7 +425,7 @@ void dibs_watch_stop(dibs_watch *w)
     if (!w || dibs__client_is_forked_copy(w->handle.c))
         return; /* in a child after fork the watch belongs to the parent */
     dibs_client *c = w->handle.c;
-    dibs__no_cancel();
+    dibs__cancel_disable();
     stop_callbacks(w);
     /* If it fails, the close of the client ends the watch. */
     if (dibs__client_enter(c) == DIBS_OK) {
@@ -434,5 +435,5 @@ void dibs_watch_stop(dibs_watch *w)
     }
     watch_unref(w);
     dibs__client_unref(c);
-    dibs__cancel_again();
+    dibs__cancel_restore();
 }

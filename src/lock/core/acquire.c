@@ -44,17 +44,17 @@
 static void explain_refusal(struct dibs__operation *op, dibs_err err)
 {
     if (err == DIBS_ERR_LOST)
-        dibs__op_record_error_here(
+        dibs__op_record_server_error(
             op, err,
             "'%.80s': this owner's earlier hold has ended and was not released "
             "yet; release it, then acquire again",
             op->entry->name);
     if (err == DIBS_ERR_UPGRADE)
-        dibs__op_record_error_here(op, err,
-                                   "'%.80s': this owner holds the read lock",
-                                   op->entry->name);
+        dibs__op_record_server_error(op, err,
+                                     "'%.80s': this owner holds the read lock",
+                                     op->entry->name);
     if (err == DIBS_ERR_WRONGTYPE)
-        dibs__op_explain_kind(op);
+        dibs__op_record_wrong_type(op);
 }
 
 /* An owner that holds read mode cannot acquire write mode; the holds of this
@@ -63,7 +63,7 @@ static void explain_refusal(struct dibs__operation *op, dibs_err err)
  * another id and answer busy: then the acquire is refused, since it would wait
  * for its own owner. */
 static void check_upgrade(const struct dibs__operation *op,
-                          struct dibs__acquired *outcome)
+                          struct dibs__acquire_outcome *outcome)
 {
     bool refused =
         outcome->result == RESULT_REFUSED && outcome->err == DIBS_ERR_UPGRADE;
@@ -72,22 +72,24 @@ static void check_upgrade(const struct dibs__operation *op,
         (!refused && outcome->result != RESULT_BUSY))
         return;
     if (dibs__hold_has_read(op->entry, op->owner))
-        *outcome = (struct dibs__acquired){.result = RESULT_REFUSED,
-                                           .err = DIBS_ERR_UPGRADE};
+        *outcome = (struct dibs__acquire_outcome){.result = RESULT_REFUSED,
+                                                  .err = DIBS_ERR_UPGRADE};
     else if (refused)
-        *outcome = (struct dibs__acquired){.result = RESULT_BUSY,
+        *outcome =
+            (struct dibs__acquire_outcome){.result = RESULT_BUSY,
                                            .retry_after_ms = EXPIRY_RETRY_MS,
-                                           .told = TOLD_UNKNOWN};
+                                           .registration = REG_NO_REPLY};
 }
 
 /* Decodes the reply to an acquire. *err: in, of the command; out, of the
  * operation if the lock was refused. */
-static struct dibs__acquired
+static struct dibs__acquire_outcome
 decode_acquire_reply(struct dibs__command *cmd, dibs_err *err,
                      const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
-    struct dibs__acquired outcome = {.result = RESULT_REFUSED, .err = *err};
+    struct dibs__acquire_outcome outcome = {.result = RESULT_REFUSED,
+                                            .err = *err};
 
     if (cmd->under_replicated) {
         outcome.result = RESULT_UNDER_REPLICATED;
@@ -124,7 +126,7 @@ static void report_under_replication(struct dibs__operation *op, dibs_err why)
                  op->entry->name, cmd->acked, cmd->wanted);
     if (!op->error_text ||
         op->error_text->err != why) /* no error text of the server */
-        dibs__op_record_error_here(op, why, "%s", text);
+        dibs__op_record_server_error(op, why, "%s", text);
     dibs__entry_log_event(op->entry, DIBS_EVENT_REPLICAS, DIBS_ERR_REPLICAS,
                           "%s", text);
 }
@@ -136,7 +138,7 @@ static void roll_back_acquire(struct dibs__operation *op, dibs_err why,
                               dibs__reply_fn *done)
 {
     report_under_replication(op, why);
-    dibs__place_leave(&op->entry->wait, &op->waiter, false);
+    dibs__place_leave(&op->entry->wait_queue, &op->waiter, false);
     op->last_err = why;
     op->args.enqueue = false;
     op->args.target_count--;
@@ -153,11 +155,11 @@ static void on_first_rolled_back(struct dibs__command *cmd, dibs_err err,
     (void)reply;
     dibs__lock(&entry->mu);
     dibs__entry_acquire_done(entry, op, &resume);
-    op->may_have_stale_copy |= cmd->maybe_live_copy || err != DIBS_OK;
-    dibs__wait_queue_wake_head(&entry->wait);
+    op->may_have_stale_copy |= cmd->may_have_stale_copy || err != DIBS_OK;
+    dibs__wait_queue_wake_head(&entry->wait_queue);
     dibs__unlock(&entry->mu);
     if (op->may_have_stale_copy)
-        dibs__op_disown(op);
+        dibs__op_abandon_id(op);
     dibs__op_finish(op, op->last_err);
     dibs__op_resume(&resume);
 }
@@ -172,12 +174,12 @@ static void on_reentry_rolled_back(struct dibs__command *cmd, dibs_err err,
     dibs__lock(&entry->mu);
     /* If the server has one level too many, the next release corrects it: its
      * command carries the level count. */
-    h->may_have_stale_copy |= cmd->maybe_live_copy || err != DIBS_OK;
+    h->may_have_stale_copy |= cmd->may_have_stale_copy || err != DIBS_OK;
     if (err == DIBS_OK && reply->type == REPLY_NUM && reply->num < 0)
         dibs__hold_lose(entry, h);
     err = h->state == HOLD_LOST ? DIBS_ERR_LOST : op->last_err;
     dibs__unlock(&entry->mu);
-    dibs__op_end_busy(op, err);
+    dibs__op_finish_on_hold(op, err);
 }
 
 /* ---- re-entry ---------------------------------------------------------- */
@@ -202,9 +204,11 @@ static void on_reentry_reply(struct dibs__command *cmd, dibs_err err,
     struct dibs__lock_entry *entry = op->entry;
     struct dibs__hold *h = op->hold;
 
-    struct dibs__acquired outcome = decode_acquire_reply(cmd, &err, reply);
+    struct dibs__acquire_outcome outcome =
+        decode_acquire_reply(cmd, &err, reply);
     dibs__lock(&entry->mu);
-    h->may_have_stale_copy |= cmd->maybe_live_copy || err == DIBS_ERR_UNKNOWN ||
+    h->may_have_stale_copy |= cmd->may_have_stale_copy ||
+                              err == DIBS_ERR_UNKNOWN ||
                               cmd->partially_executed;
     if (outcome.result == RESULT_UNDER_REPLICATED &&
         !dibs__hold_has_expired(h, dibs__now_ms())) {
@@ -219,13 +223,13 @@ static void on_reentry_reply(struct dibs__command *cmd, dibs_err err,
     else if (dibs__hold_has_expired(h, dibs__now_ms()))
         expire_outer_hold(entry, op);
     else if (outcome.result == RESULT_ACQUIRED)
-        dibs__hold_taken(entry, h, op, cmd->sent_ms, outcome.value);
+        dibs__hold_add_level(entry, h, op, cmd->sent_ms, outcome.value);
     if (h->state == HOLD_LOST)
         err = DIBS_ERR_LOST;
     dibs__unlock(&entry->mu);
     if (err == DIBS_ERR_LOST)
         explain_refusal(op, err);
-    dibs__op_end_busy(op, err);
+    dibs__op_finish_on_hold(op, err);
 }
 
 /* ---- first acquisition ------------------------------------------------- */
@@ -234,7 +238,7 @@ static void on_reentry_reply(struct dibs__command *cmd, dibs_err err,
 static void leave_wait_queue(struct dibs__lock_entry *entry,
                              struct dibs__operation *op) REQUIRES(entry->mu)
 {
-    dibs__wait_queue_leave(&entry->wait, &op->waiter);
+    dibs__wait_queue_leave(&entry->wait_queue, &op->waiter);
     if (op->hold)
         dibs__hold_free(entry, op->hold);
     op->hold = NULL;
@@ -266,13 +270,13 @@ static dibs_err record_grant(struct dibs__lock_entry *entry,
         op->hold = dibs__hold_new(entry);
     if (!op->hold)
         return DIBS_ERR_NOMEM;
-    dibs__hold_taken(entry, op->hold, op, sent, value);
+    dibs__hold_add_level(entry, op->hold, op, sent, value);
     op->hold = NULL;
     if (entry->type->shared)
-        dibs__wait_queue_wake_all(&entry->wait);
+        dibs__wait_queue_wake_all(&entry->wait_queue);
     else if (entry->type->is_counting)
         dibs__wait_queue_wake_head(
-            &entry->wait); /* another slot or permit may be free */
+            &entry->wait_queue); /* another slot or permit may be free */
     else
         lose_other_holds(entry, op->owner);
     entry->handoff_count = 0;
@@ -280,9 +284,9 @@ static dibs_err record_grant(struct dibs__lock_entry *entry,
     return DIBS_OK;
 }
 
-void dibs__acquire_start_over(struct dibs__operation *op)
+void dibs__acquire_rerun_as_reentry(struct dibs__operation *op)
 {
-    dibs__place_leave(&op->entry->wait, &op->waiter, false);
+    dibs__place_leave(&op->entry->wait_queue, &op->waiter, false);
     op->args.enqueue = false;
     op->on_caller_thread = false;
     dibs__acquire_run(op);
@@ -295,14 +299,15 @@ static void on_leave_reply(struct dibs__command *cmd, dibs_err err,
 
     if (reply && reply->type == REPLY_NUM && reply->num == SCRIPT_WAITER_WOKEN)
         dibs__fair_queue_gc(op->entry, true);
-    if (op->may_have_stale_copy || cmd->maybe_live_copy || err != DIBS_OK)
-        dibs__op_disown(op); /* the orphan reaper removes it from the queue */
+    if (op->may_have_stale_copy || cmd->may_have_stale_copy || err != DIBS_OK)
+        dibs__op_abandon_id(
+            op); /* the orphan reaper removes it from the queue */
     dibs__op_finish(op, op->last_err);
 }
 
-void dibs__acquire_end(struct dibs__operation *op, dibs_err err)
+void dibs__acquire_leave_and_finish(struct dibs__operation *op, dibs_err err)
 {
-    dibs__place_leave(&op->entry->wait, &op->waiter,
+    dibs__place_leave(&op->entry->wait_queue, &op->waiter,
                       err == DIBS_OK && !op->may_have_stale_copy);
     if (op->args.enqueue && err != DIBS_OK) {
         op->last_err = err;
@@ -312,22 +317,22 @@ void dibs__acquire_end(struct dibs__operation *op, dibs_err err)
         if (op->may_have_stale_copy)
             dibs__owner_retire(op->entry, op->owner, op->owner_id,
                                RENUMBER_REAP);
-        dibs__op_send(op, VERB_LEAVE, on_leave_reply,
+        dibs__op_send(op, VERB_LEAVE_QUEUE, on_leave_reply,
                       dibs__entry_timeout(op->entry), 0);
         return;
     }
     if (op->may_have_stale_copy && err != DIBS_OK)
-        dibs__op_disown(op);
+        dibs__op_abandon_id(op);
     dibs__op_finish(op, err);
 }
 
 /* Exponential back-off with jitter. */
 static int64_t poll_delay(struct dibs__waiter *waiter)
 {
-    int64_t longest_ms = INT64_C(1) << waiter->polls;
+    int64_t longest_ms = INT64_C(1) << waiter->poll_count;
 
     if (longest_ms < POLL_MAX_MS)
-        waiter->polls++;
+        waiter->poll_count++;
     return dibs__random_in((longest_ms + 1) / 2, longest_ms);
 }
 
@@ -337,7 +342,7 @@ static int64_t poll_delay(struct dibs__waiter *waiter)
  * them. */
 static bool handle_first_reply(struct dibs__lock_entry *entry,
                                struct dibs__operation *op,
-                               const struct dibs__acquired *outcome,
+                               const struct dibs__acquire_outcome *outcome,
                                dibs_err *err, struct dibs__list *resume)
     REQUIRES(entry->mu)
 {
@@ -350,13 +355,13 @@ static bool handle_first_reply(struct dibs__lock_entry *entry,
         *err = record_grant(entry, op, op->command.sent_ms, outcome->value);
         op->may_have_stale_copy |= *err != DIBS_OK;
         if (*err == DIBS_OK)
-            dibs__op_take_waits(entry, op->owner, resume);
+            dibs__op_take_waiters(entry, op->owner, resume);
         return false;
     case RESULT_BUSY:
         *err = op->no_wait ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
         op->waiter.was_busy = !op->no_wait;
         pause_ms =
-            op->waiter.polls
+            op->waiter.poll_count
                 ? poll_delay(&op->waiter)
                 : entry->type->retry_delay(entry, outcome->retry_after_ms);
         /* A stale copy may acquire the lock for this waiter, and a retry by the
@@ -377,7 +382,8 @@ static bool handle_first_reply(struct dibs__lock_entry *entry,
         return false;
     }
     return !op->no_wait &&
-           dibs__wait_queue_park(&entry->wait, &op->waiter, pause_ms, sent_ms);
+           dibs__wait_queue_park(&entry->wait_queue, &op->waiter, pause_ms,
+                                 sent_ms);
 }
 
 /* Warns once if the server has another slot count than the handle. */
@@ -397,17 +403,17 @@ static void check_slot_count(struct dibs__lock_entry *entry, int64_t total)
 }
 
 /* Returns what the reply says about the registration for a wake-up (turn.h). */
-static enum dibs__told
-registration_outcome(const struct dibs__acquired *outcome)
+static enum dibs__reg_reply
+registration_outcome(const struct dibs__acquire_outcome *outcome)
 {
     switch (outcome->result) {
     case RESULT_ACQUIRED:
     case RESULT_UNDER_REPLICATED:
-        return TOLD_TAKEN;
+        return REG_ACQUIRED;
     case RESULT_BUSY:
-        return outcome->told;
+        return outcome->registration;
     default:
-        return TOLD_UNKNOWN;
+        return REG_NO_REPLY;
     }
 }
 
@@ -415,15 +421,15 @@ registration_outcome(const struct dibs__acquired *outcome)
  * released, and the acquire retries under the next id. */
 static void reject_retired_grant(struct dibs__lock_entry *entry,
                                  const struct dibs__operation *op,
-                                 struct dibs__acquired *outcome)
+                                 struct dibs__acquire_outcome *outcome)
     REQUIRES(entry->mu)
 {
     if (outcome->result != RESULT_ACQUIRED || op->renumber != RENUMBER_REAP)
         return;
     dibs__orphan_release(entry, op->owner_id, op->args.lease_ms);
-    *outcome = (struct dibs__acquired){.result = RESULT_BUSY,
-                                       .retry_after_ms = EXPIRY_RETRY_MS,
-                                       .told = TOLD_UNKNOWN};
+    *outcome = (struct dibs__acquire_outcome){.result = RESULT_BUSY,
+                                              .retry_after_ms = EXPIRY_RETRY_MS,
+                                              .registration = REG_NO_REPLY};
 }
 
 static void on_acquire_reply(struct dibs__command *cmd, dibs_err err,
@@ -433,13 +439,14 @@ static void on_acquire_reply(struct dibs__command *cmd, dibs_err err,
     struct dibs__lock_entry *entry = op->entry;
     struct dibs__list resume = {&resume, &resume};
 
-    struct dibs__acquired outcome = decode_acquire_reply(cmd, &err, reply);
+    struct dibs__acquire_outcome outcome =
+        decode_acquire_reply(cmd, &err, reply);
     dibs__lock(&entry->mu);
     reject_retired_grant(entry, op, &outcome);
-    dibs__wait_queue_replied(&entry->wait, op->args.registration,
+    dibs__wait_queue_replied(&entry->wait_queue, op->args.registration,
                              registration_outcome(&outcome), dibs__now_ms());
     if (outcome.result == RESULT_UNDER_REPLICATED) {
-        op->may_have_stale_copy |= cmd->maybe_live_copy;
+        op->may_have_stale_copy |= cmd->may_have_stale_copy;
         leave_wait_queue(entry, op);
         op->waiter.state = WAITER_ROLLING_BACK;
         dibs__unlock(&entry->mu);
@@ -448,23 +455,23 @@ static void on_acquire_reply(struct dibs__command *cmd, dibs_err err,
     }
     dibs__entry_acquire_done(entry, op, &resume);
     op->may_have_stale_copy |=
-        cmd->maybe_live_copy || cmd->partially_executed ||
+        cmd->may_have_stale_copy || cmd->partially_executed ||
         err == DIBS_ERR_UNKNOWN || (err == DIBS_ERR_PROTOCOL && reply);
     op->last_err = outcome.result == RESULT_RETRY ? err : DIBS_OK;
     bool stays = handle_first_reply(entry, op, &outcome, &err, &resume);
     if (!stays)
         leave_wait_queue(entry, op);
     if (outcome.result == RESULT_REFUSED) /* it may have used up a wake-up */
-        dibs__wait_queue_wake_head(&entry->wait);
+        dibs__wait_queue_wake_head(&entry->wait_queue);
     dibs__unlock(&entry->mu);
     if (outcome.slot_total)
         check_slot_count(entry, outcome.slot_total);
     if (!stays)
-        dibs__acquire_end(op, err);
+        dibs__acquire_leave_and_finish(op, err);
     dibs__op_resume(&resume);
 }
 
-void dibs__acquire_ask(struct dibs__operation *op)
+void dibs__acquire_send(struct dibs__operation *op)
 {
     dibs__op_send(op, VERB_ACQUIRE, on_acquire_reply,
                   dibs__entry_timeout(op->entry) + op->command.replicas_ms,
@@ -488,10 +495,11 @@ static enum acquire_plan plan_reentry(struct dibs__lock_entry *entry,
 {
     if (h->busy && op->batch) /* it would delay the whole batch */
         return plan_fail(DIBS_ERR_CANCELED, err);
-    if (h->busy && !dibs__wait_queue_activate(&entry->wait))
+    if (h->busy && !dibs__wait_queue_activate(&entry->wait_queue))
         return plan_fail(DIBS_ERR_NOMEM, err);
     if (h->busy) {
-        dibs__wait_queue_block_on(&entry->wait, &h->blocked_ops, &op->waiter);
+        dibs__wait_queue_block_on(&entry->wait_queue, &h->blocked_ops,
+                                  &op->waiter);
         return PLAN_WAIT;
     }
     if (dibs__hold_has_expired(h, dibs__now_ms())) {
@@ -506,7 +514,7 @@ static enum acquire_plan plan_reentry(struct dibs__lock_entry *entry,
     op->hold = h;
     op->waiter.state = WAITER_IN_FLIGHT;
     op->args.owner_id = h->owner_id;
-    op->args.registration = HOW_PLAIN;
+    op->args.registration = REG_NONE;
     op->args.target_count = h->count + 1;
     return PLAN_REENTER;
 }
@@ -523,15 +531,15 @@ static bool may_send_now(struct dibs__lock_entry *entry,
     if (op->no_wait || type->retry_policy != RETRY_HEAD_ONLY)
         return true;
     if (type->is_counting && !type->register_args)
-        return dibs__list_empty(&entry->wait.waiters);
+        return dibs__list_empty(&entry->wait_queue.waiters);
     now = dibs__now_ms();
-    if (!type->is_counting && dibs__hold_until(entry, now))
+    if (!type->is_counting && dibs__entry_held_until(entry, now))
         return false;
-    int64_t until = entry->wait.backoff_until;
+    int64_t until = entry->wait_queue.backoff_until;
     if (!op->batch && now < until && until < op->waiter.deadline)
         return false;
-    return dibs__lock_type_has(type, VERB_LEAVE) ||
-           dibs__list_empty(&entry->wait.waiters);
+    return dibs__lock_type_has(type, VERB_LEAVE_QUEUE) ||
+           dibs__list_empty(&entry->wait_queue.waiters);
 }
 
 static enum acquire_plan plan_first_acquire(struct dibs__lock_entry *entry,
@@ -543,15 +551,15 @@ static enum acquire_plan plan_first_acquire(struct dibs__lock_entry *entry,
 
     if (in_flight && op->batch)
         return plan_fail(DIBS_ERR_CANCELED, err);
-    if (in_flight && !dibs__wait_queue_activate(&entry->wait))
+    if (in_flight && !dibs__wait_queue_activate(&entry->wait_queue))
         return plan_fail(DIBS_ERR_NOMEM, err);
     if (in_flight) { /* its outcome decides: re-entry or first acquire */
-        dibs__wait_queue_block_on(&entry->wait, &in_flight->blocked_ops,
+        dibs__wait_queue_block_on(&entry->wait_queue, &in_flight->blocked_ops,
                                   &op->waiter);
         return PLAN_WAIT;
     }
     bool send_now = may_send_now(entry, op);
-    if (!send_now && !dibs__wait_queue_activate(&entry->wait))
+    if (!send_now && !dibs__wait_queue_activate(&entry->wait_queue))
         return plan_fail(DIBS_ERR_NOMEM, err);
     /* The hold is allocated now, so that a grant cannot fail. Not with
      * RETRY_EACH: server queues can be long. */
@@ -564,18 +572,18 @@ static enum acquire_plan plan_first_acquire(struct dibs__lock_entry *entry,
     op->args.target_count = 1;
     op->waiter.was_busy = !send_now;
     op->args.enqueue =
-        dibs__lock_type_has(entry->type, VERB_LEAVE) && !op->no_wait;
+        dibs__lock_type_has(entry->type, VERB_LEAVE_QUEUE) && !op->no_wait;
     if (entry->type->shared)
         op->args.peer_id_hint = dibs__hold_find_peer(entry, NULL, 0);
     if (!op->no_wait)
-        dibs__wait_queue_join(&entry->wait, &op->waiter, !send_now);
+        dibs__wait_queue_join(&entry->wait_queue, &op->waiter, !send_now);
     if (!send_now)
         return PLAN_WAIT;
     (void)dibs__entry_acquire_begin(entry, op); /* in_flight was NULL */
     op->args.registration =
-        op->no_wait || op->batch || op->waiter.polls
-            ? HOW_PLAIN
-            : (unsigned char)dibs__wait_queue_registration(&entry->wait);
+        op->no_wait || op->batch || op->waiter.poll_count
+            ? REG_NONE
+            : (unsigned char)dibs__wait_queue_registration(&entry->wait_queue);
     return PLAN_SEND;
 }
 
@@ -588,15 +596,16 @@ static bool lock_with_owner_id(struct dibs__lock_entry *entry,
                                struct dibs__operation *op) TAKES(entry->mu)
 {
     for (;;) {
-        unsigned retired = atomic_load(&entry->manager->retired);
-        op->owner_id = dibs__owner_wire(entry->manager, op->owner);
-        op->args.other_id = dibs__owner_writes(entry, op->owner, op->owner_id);
+        unsigned retired = atomic_load(&entry->manager->retired_id_count);
+        op->owner_id = dibs__owner_current_id(entry->manager, op->owner);
+        op->args.other_id =
+            dibs__owner_writer_id(entry, op->owner, op->owner_id);
         bool held_in_family = entry->type->layout == LAYOUT_HASH
                                   ? dibs__hold_in_other_type(entry, op->owner)
                                   : dibs__hold_has_read(entry, op->owner);
         dibs__lock(&entry->mu);
         op->renumber = RENUMBER_NO;
-        if (atomic_load(&entry->manager->retired) == retired)
+        if (atomic_load(&entry->manager->retired_id_count) == retired)
             return held_in_family;
         dibs__unlock(&entry->mu);
     }
@@ -629,7 +638,7 @@ void dibs__acquire_run(struct dibs__operation *op)
     switch (plan) {
     case PLAN_SEND:
         op->on_caller_thread = on_caller_thread;
-        dibs__acquire_ask(op);
+        dibs__acquire_send(op);
         break;
     case PLAN_REENTER:
         op->on_caller_thread = on_caller_thread;

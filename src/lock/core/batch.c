@@ -87,11 +87,11 @@ static size_t count_extra_keys(const struct op_batch *b)
 static void write_keys(const struct op_batch *b, struct dibs__buf *out)
 {
     for (size_t i = 0; i < b->count; i++)
-        dibs__arg_write('n', &b->items[i].op->args, out);
+        dibs__param_write('n', &b->items[i].op->args, out);
     for (size_t i = 0; i < b->count; i++) {
         const struct dibs__command_args *args = &b->items[i].op->args;
         if (args->entry->type->batch_key)
-            dibs__arg_write(args->entry->type->batch_key, args, out);
+            dibs__param_write(args->entry->type->batch_key, args, out);
     }
 }
 
@@ -115,7 +115,7 @@ static void write_owner(const struct op_batch *b, size_t i,
     if (i > 0 && b->items[i - 1].op->args.owner_id == args->owner_id)
         dibs__buf_arg(out, "", 0);
     else
-        dibs__arg_write('o', args, out);
+        dibs__param_write('o', args, out);
 }
 
 static void write_batch(struct dibs__command *cmd, struct dibs__buf *out,
@@ -124,7 +124,7 @@ static void write_batch(struct dibs__command *cmd, struct dibs__buf *out,
     const struct op_batch *b = DIBS_OF(cmd, struct op_batch, command);
     const struct dibs__command_args *first = &b->items[0].op->args;
     bool acquire = b->verb == VERB_ACQUIRE;
-    size_t more = dibs__publish_count(first->entry);
+    size_t more = dibs__publish_arg_count(first->entry);
 
     dibs__script_head(out,
                       acquire ? &dibs__script_multi_acquire
@@ -140,10 +140,10 @@ static void write_batch(struct dibs__command *cmd, struct dibs__buf *out,
         write_type_and_count(op, out);
         write_owner(b, i, out);
         if (!acquire)
-            dibs__arg_write('c', &op->args, out);
+            dibs__param_write('c', &op->args, out);
     }
     if (!acquire)
-        dibs__arg_write('*', first, out);
+        dibs__param_write('*', first, out);
 }
 
 /* ---- the reply --------------------------------------------------------- */
@@ -159,7 +159,7 @@ static void complete_item(struct op_batch *b, size_t i, dibs_err err,
     op->on_caller_thread = false;
     op->command.sent_ms = b->command.sent_ms;
     op->command.resent = b->command.resent;
-    op->command.maybe_live_copy = b->command.maybe_live_copy;
+    op->command.may_have_stale_copy = b->command.may_have_stale_copy;
     op->command.partially_executed = b->command.partially_executed;
     op->command.under_replicated = b->command.under_replicated;
     op->command.acked = b->command.acked;
@@ -203,7 +203,7 @@ static void on_batch_acquire_reply(struct dibs__command *cmd, dibs_err err,
 
 static dibs_err release_error(int64_t verdict)
 {
-    return verdict == SCRIPT_NO_LOCK         ? DIBS_ERR_WRONGTYPE
+    return verdict == SCRIPT_WRONG_TYPE      ? DIBS_ERR_WRONGTYPE
            : verdict == SCRIPT_MEMBER_FAILED ? DIBS_ERR_SERVER
                                              : DIBS_OK;
 }
@@ -250,8 +250,9 @@ void dibs__batch_send(struct dibs__batch *head, bool direct)
                              : op->waiter.deadline - dibs__now_ms();
 
     b->command.write = write_batch;
-    b->command.done = acquire ? on_batch_acquire_reply : on_batch_release_reply;
-    b->command.explain = on_batch_error_text;
+    b->command.on_reply =
+        acquire ? on_batch_acquire_reply : on_batch_release_reply;
+    b->command.on_error_text = on_batch_error_text;
     b->command.expects = 1u << REPLY_ARRAY | (acquire ? 1u << REPLY_NIL : 0);
     if (acquire) { /* the same for all: options of one client */
         b->command.replicas = op->replicas;
@@ -262,12 +263,12 @@ void dibs__batch_send(struct dibs__batch *head, bool direct)
     dibs__entry_fill_command(op->entry, &b->command, within,
                              acquire ? 0 : op->waiter.deadline);
     if (direct)
-        dibs__command_run_direct(to, &b->command);
+        dibs__command_run_sync(to, &b->command);
     else
         dibs__command_start(to, &b->command);
 }
 
-void dibs__batch_drop(struct dibs__batch *b)
+void dibs__batch_cancel(struct dibs__batch *b)
 {
     complete_items(batch_of(b), DIBS_ERR_CANCELED, NULL);
 }

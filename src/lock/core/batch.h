@@ -19,6 +19,6 @@ size_t dibs__batch_count(const struct dibs__batch *b);
  * mutex held. */
 void dibs__batch_send(struct dibs__batch *b, bool direct);
 /* Passes CANCELED to all operations, sends nothing, and frees the batch. */
-void dibs__batch_drop(struct dibs__batch *b);
+void dibs__batch_cancel(struct dibs__batch *b);
 
 #endif

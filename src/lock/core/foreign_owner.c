@@ -45,7 +45,7 @@ DIBS_TREE(dibs__adopted_tree, dibs__adopted, node, adopted_order);
 
 void dibs__adopted_init(struct dibs__adopted_table *t)
 {
-    dibs__mutex_init(&t->mu, RANK_ADOPTED);
+    dibs__mutex_init(&t->mu, RANK_FOREIGN_OWNERS);
     RB_INIT(&t->tree);
 }
 

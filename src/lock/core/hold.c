@@ -131,7 +131,7 @@ bool dibs__hold_has_expired(const struct dibs__hold *h, int64_t now)
     return h->state == HOLD_LOST || now >= h->valid_until;
 }
 
-int64_t dibs__hold_until(struct dibs__lock_entry *entry, int64_t now)
+int64_t dibs__entry_held_until(struct dibs__lock_entry *entry, int64_t now)
 {
     struct dibs__hold *h = NULL;
 
@@ -251,7 +251,7 @@ struct dibs__hold *dibs__hold_new(struct dibs__lock_entry *entry)
         return NULL;
     memset(h, 0, sizeof *h);
     h->entry = entry;
-    h->number = atomic_fetch_add(&entry->manager->holds, 1) + 1;
+    h->number = atomic_fetch_add(&entry->manager->last_hold_number, 1) + 1;
     dibs__list_init(&h->blocked_ops);
     return h;
 }
@@ -379,8 +379,8 @@ static void restart_tracking(struct dibs__lock_entry *entry) REQUIRES(entry->mu)
         dibs__hold_confirm(entry, h);
 }
 
-void dibs__hold_renewed(struct dibs__lock_entry *entry, struct dibs__hold *h,
-                        int64_t sent, int64_t lease_ms)
+void dibs__hold_set_lease(struct dibs__lock_entry *entry, struct dibs__hold *h,
+                          int64_t sent, int64_t lease_ms)
 {
     h->state = HOLD_HELD;
     h->valid_until =
@@ -408,17 +408,18 @@ static void count_hold_time_stats(struct dibs__lock_entry *entry,
     if (h->count > 0)
         dibs__stats_time(
             dibs__entry_client(entry)->stats, TIMING_HOLD,
-            dibs__coarse_time_age(levels_of(h)[0].taken, dibs__now_us()));
+            dibs__coarse_time_age(levels_of(h)[0].acquired_at, dibs__now_us()));
 }
 
-void dibs__hold_taken(struct dibs__lock_entry *entry, struct dibs__hold *h,
-                      struct dibs__operation *op, int64_t sent, int64_t value)
+void dibs__hold_add_level(struct dibs__lock_entry *entry, struct dibs__hold *h,
+                          struct dibs__operation *op, int64_t sent,
+                          int64_t value)
 {
     int64_t now_us = dibs__now_us();
 
     levels_of(h)[h->count++] = (struct dibs__level){
         .group_level = op->group_level,
-        .taken = dibs__coarse_time_of(now_us),
+        .acquired_at = dibs__coarse_time_of(now_us),
         .renewed = op->lease_ms == 0 || op->provisional_renewal,
         .lease_ms = op->provisional_renewal
                         ? op->args.lease_ms
@@ -442,7 +443,7 @@ void dibs__hold_taken(struct dibs__lock_entry *entry, struct dibs__hold *h,
         dibs__adopted_held(&entry->manager->adopted, h->owner_id, true);
     }
     restart_tracking(entry);
-    dibs__hold_renewed(entry, h, sent, op->args.lease_ms);
+    dibs__hold_set_lease(entry, h, sent, op->args.lease_ms);
 }
 
 bool dibs__hold_commit_terms(struct dibs__lock_entry *entry,
@@ -497,7 +498,8 @@ void dibs__hold_suppress_all_losses(struct dibs__hold *h)
             dibs__loss_suppress(levels[i].loss);
 }
 
-void dibs__hold_ending(struct dibs__lock_entry *entry, struct dibs__hold *h)
+void dibs__hold_begin_release(struct dibs__lock_entry *entry,
+                              struct dibs__hold *h)
 {
     h->state = HOLD_ENDING;
     count_hold_time_stats(entry, h);
@@ -507,8 +509,8 @@ void dibs__hold_ending(struct dibs__lock_entry *entry, struct dibs__hold *h)
 
 /* ---- loss -------------------------------------------------------------- */
 
-void dibs__hold_lose_by(struct dibs__lock_entry *entry, struct dibs__hold *h,
-                        const char *why)
+void dibs__hold_lose_with_text(struct dibs__lock_entry *entry,
+                               struct dibs__hold *h, const char *why)
 {
     dibs_client *c = dibs__entry_client(entry);
 
@@ -528,10 +530,10 @@ void dibs__hold_lose_by(struct dibs__lock_entry *entry, struct dibs__hold *h,
     }
     dibs__entry_log_event(entry, DIBS_EVENT_LOST, DIBS_ERR_LOST,
                           "lost '%.80s': %s", entry->name, why);
-    dibs__wait_queue_wake_head(&entry->wait);
+    dibs__wait_queue_wake_head(&entry->wait_queue);
 }
 
 void dibs__hold_lose(struct dibs__lock_entry *entry, struct dibs__hold *h)
 {
-    dibs__hold_lose_by(entry, h, "the server does not know it any more");
+    dibs__hold_lose_with_text(entry, h, "the server does not know it any more");
 }

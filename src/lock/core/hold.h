@@ -39,17 +39,17 @@ struct dibs__operation;
 struct dibs__level {
     const void *group_level; /* NULL: not acquired by a group */
     bool renewed;
-    struct dibs__coarse_time taken;   /* when it was acquired */
-    int64_t lease_ms;                 /* renewed: the lease of a renewal */
-    int64_t max_until;                /* renewed: no lease may end later */
-    struct dibs__loss_listener *loss; /* a reference; NULL: no on_lost */
+    struct dibs__coarse_time acquired_at; /* when it was acquired */
+    int64_t lease_ms;                     /* renewed: the lease of a renewal */
+    int64_t max_until;                    /* renewed: no lease may end later */
+    struct dibs__loss_listener *loss;     /* a reference; NULL: no on_lost */
     struct dibs__loss_notification
         *notification; /* NULL: no on_lost, or pushed by the loss */
 };
 
 /* hold.c has the table of states. */
 enum dibs__hold_state {
-    HOLD_READY,
+    HOLD_PREPARED,
     HOLD_HELD,
     HOLD_SUSPECT,
     HOLD_ENDING,
@@ -123,7 +123,7 @@ uint64_t dibs__hold_find_peer(const struct dibs__lock_entry *entry,
                               const struct dibs__hold *h, int64_t until)
     REQUIRES(entry->mu);
 /* Returns valid_until of the first hold that has not expired; 0: none. */
-int64_t dibs__hold_until(struct dibs__lock_entry *entry, int64_t now)
+int64_t dibs__entry_held_until(struct dibs__lock_entry *entry, int64_t now)
     REQUIRES(entry->mu);
 /* Does this owner have a hold in another entry of the same name and family?
  * Thread: any, no mutex held. */
@@ -142,7 +142,7 @@ int64_t dibs__valid_until(int64_t sent, int64_t lease_ms);
 
 /* ---- life cycle -------------------------------------------------------- */
 
-/* Returns a hold without levels, in HOLD_READY and not yet in entry.holds.
+/* Returns a hold without levels, in HOLD_PREPARED and not yet in entry.holds.
  * NULL: out of memory. */
 struct dibs__hold *dibs__hold_new(struct dibs__lock_entry *entry)
     REQUIRES(entry->mu);
@@ -155,9 +155,9 @@ bool dibs__hold_reserve_level(struct dibs__hold *h);
 /* Adds a level that the server granted to the command sent at `sent`. A new
  * hold goes into entry.holds, with the value of the reply. The room for the
  * level must be reserved. */
-void dibs__hold_taken(struct dibs__lock_entry *entry, struct dibs__hold *h,
-                      struct dibs__operation *op, int64_t sent, int64_t value)
-    REQUIRES(entry->mu);
+void dibs__hold_add_level(struct dibs__lock_entry *entry, struct dibs__hold *h,
+                          struct dibs__operation *op, int64_t sent,
+                          int64_t value) REQUIRES(entry->mu);
 /* Removes the newest level with this group_level, or the newest of all if none
  * has it. Returns its loss listener, which the caller must suppress and unref;
  * NULL: no on_lost. */
@@ -173,12 +173,12 @@ bool dibs__hold_commit_terms(struct dibs__lock_entry *entry,
                              const struct dibs__operation *op)
     REQUIRES(entry->mu);
 /* Enters HOLD_ENDING and stops the timer: the last level is being released. */
-void dibs__hold_ending(struct dibs__lock_entry *entry, struct dibs__hold *h)
-    REQUIRES(entry->mu);
+void dibs__hold_begin_release(struct dibs__lock_entry *entry,
+                              struct dibs__hold *h) REQUIRES(entry->mu);
 /* A command sent at `sent` set this lease: updates state, valid_until, timer.
  */
-void dibs__hold_renewed(struct dibs__lock_entry *entry, struct dibs__hold *h,
-                        int64_t sent, int64_t lease_ms) REQUIRES(entry->mu);
+void dibs__hold_set_lease(struct dibs__lock_entry *entry, struct dibs__hold *h,
+                          int64_t sent, int64_t lease_ms) REQUIRES(entry->mu);
 /* Sets the timer to renew_at, or to valid_until if that is earlier. */
 void dibs__hold_schedule(struct dibs__lock_entry *entry, struct dibs__hold *h,
                          int64_t renew_at) REQUIRES(entry->mu);
@@ -194,7 +194,8 @@ void dibs__hold_confirm(struct dibs__lock_entry *entry, struct dibs__hold *h)
  * expired, call dibs__hold_expire_locally (lock_manager.h). */
 void dibs__hold_lose(struct dibs__lock_entry *entry, struct dibs__hold *h)
     REQUIRES(entry->mu);
-void dibs__hold_lose_by(struct dibs__lock_entry *entry, struct dibs__hold *h,
-                        const char *why) REQUIRES(entry->mu);
+void dibs__hold_lose_with_text(struct dibs__lock_entry *entry,
+                               struct dibs__hold *h, const char *why)
+    REQUIRES(entry->mu);
 
 #endif

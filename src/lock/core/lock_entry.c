@@ -169,7 +169,7 @@ static void entry_free(struct dibs__lock_entry *entry)
     if (!entry)
         return;
     dibs__free(entry->spare_hold);
-    dibs__wait_queue_clear(&entry->wait);
+    dibs__wait_queue_clear(&entry->wait_queue);
     dibs__mutex_clear(&entry->mu);
     dibs__free(entry);
 }
@@ -182,10 +182,10 @@ static char direct_wakeup_message(const struct dibs__lock_type *type)
     switch (type->layout) {
     case LAYOUT_HASH:
     case LAYOUT_RW:
-        return DIBS__SAID_LOCK;
+        return DIBS__MSG_QUEUED_LOCK;
     case LAYOUT_SLOTS:
     case LAYOUT_SEMAPHORE: /* the same channel; '0' says that none is free */
-        return DIBS__SAID_SLOTS;
+        return DIBS__MSG_QUEUED_SLOTS;
     default:
         return '\0';
     }
@@ -195,21 +195,21 @@ struct dibs__wait_queue_info
 dibs__entry_wait_info(const struct dibs__wait_queue *queue)
 {
     const struct dibs__lock_entry *entry =
-        DIBS_OF(queue, struct dibs__lock_entry, wait);
+        DIBS_OF(queue, struct dibs__lock_entry, wait_queue);
 
     return (struct dibs__wait_queue_info){
-        .c = entry->manager->c,
+        .client = entry->manager->c,
         .slot = entry->hash_slot,
         .closing = atomic_load(&entry->manager->closing),
         .registers = entry->type->register_args != NULL,
-        .told = direct_wakeup_message(entry->type),
+        .queued_message = direct_wakeup_message(entry->type),
     };
 }
 
 void dibs__entry_wait_subscribe(const struct dibs__wait_queue *queue,
                                 struct dibs__subscription *sub)
 {
-    (void)dibs__entry_subscribe(DIBS_OF(queue, struct dibs__lock_entry, wait),
+    (void)dibs__entry_subscribe(DIBS_OF(queue, struct dibs__lock_entry, wait_queue),
                                 sub);
 }
 
@@ -223,7 +223,7 @@ static struct dibs__lock_entry *entry_new(struct dibs__lock_manager *manager,
         return NULL;
     atomic_init(&entry->refs, 1);
     atomic_init(&entry->gc_running, false);
-    dibs__mutex_init(&entry->mu, RANK_LINE);
+    dibs__mutex_init(&entry->mu, RANK_ENTRY);
     dibs__list_init(&entry->holds);
     dibs__list_init(&entry->in_flight);
     entry->manager = manager;
@@ -232,8 +232,8 @@ static struct dibs__lock_entry *entry_new(struct dibs__lock_manager *manager,
     memcpy(entry->name, name, len);
     if (manager->c->cluster)
         entry->hash_slot = (unsigned short)dibs__hash_slot_of(name, len);
-    dibs__wait_queue_init(&entry->wait,
-                          type->wait_ops ? type->wait_ops : manager->waits,
+    dibs__wait_queue_init(&entry->wait_queue,
+                          type->wait_ops ? type->wait_ops : manager->wait_ops,
                           &entry->mu, type->retry_policy);
     return entry;
 }
@@ -385,12 +385,12 @@ void dibs__entry_acquire_done(struct dibs__lock_entry *entry,
     dibs__list_del(&op->in_flight_link);
     op->waiter.state =
         dibs__list_linked(&op->waiter.link) ? WAITER_PARKED : WAITER_IDLE;
-    dibs__wait_queue_unblock(&entry->wait, &op->blocked_ops, resume);
+    dibs__wait_queue_unblock(&entry->wait_queue, &op->blocked_ops, resume);
 }
 
 bool dibs__entry_id_in_use(struct dibs__lock_entry *entry, uint64_t owner_id)
 {
-    struct dibs__list *waiters = &entry->wait.waiters;
+    struct dibs__list *waiters = &entry->wait_queue.waiters;
 
     for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
         const struct dibs__operation *op =
@@ -413,7 +413,7 @@ bool dibs__entry_id_in_flight(struct dibs__lock_entry *entry, uint64_t owner_id)
 
 bool dibs__entry_id_waits(struct dibs__lock_entry *entry, uint64_t owner_id)
 {
-    struct dibs__list *waiters = &entry->wait.waiters;
+    struct dibs__list *waiters = &entry->wait_queue.waiters;
 
     for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
         const struct dibs__operation *op =

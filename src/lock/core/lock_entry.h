@@ -72,7 +72,7 @@ struct dibs__lock_entry {
     unsigned char invalidations;   /* mu: in a row, for the rate limit of
                                       key_invalidation.c */
     uint32_t handoff_start_ms;     /* mu: when the row began; low 32 bits */
-    struct dibs__wait_queue wait;  /* mu */
+    struct dibs__wait_queue wait_queue; /* mu */
     int64_t next_check_ms;   /* mu: invalidations are handled from then on */
     atomic_llong slot_count; /* TYPE_SLOTS: as the handle was created with */
     char name[];

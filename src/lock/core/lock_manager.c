@@ -66,7 +66,7 @@ static bool release_idle_holds(struct dibs__lock_entry *entry)
     uint64_t owner_id;
 
     while ((owner_id = take_idle_hold(entry, &busy)))
-        dibs__release_on_close(entry, owner_id);
+        dibs__orphan_release_on_close(entry, owner_id);
     return busy;
 }
 
@@ -74,8 +74,8 @@ static bool release_idle_holds(struct dibs__lock_entry *entry)
 static bool has_queued_waiters(struct dibs__lock_entry *entry)
 {
     dibs__lock(&entry->mu);
-    bool queued = dibs__lock_type_has(entry->type, VERB_LEAVE) &&
-                  !dibs__list_empty(&entry->wait.waiters);
+    bool queued = dibs__lock_type_has(entry->type, VERB_LEAVE_QUEUE) &&
+                  !dibs__list_empty(&entry->wait_queue.waiters);
     dibs__unlock(&entry->mu);
     return queued;
 }
@@ -83,10 +83,10 @@ static bool has_queued_waiters(struct dibs__lock_entry *entry)
 /* Returns whether the entry has no waiters and no busy holds left. */
 static bool close_entry(struct dibs__lock_entry *entry)
 {
-    dibs__wait_queue_expire(&entry->wait);
+    dibs__wait_queue_expire(&entry->wait_queue);
     bool busy = release_idle_holds(entry);
     dibs__lock(&entry->mu);
-    bool waiting = dibs__wait_queue_close(&entry->wait);
+    bool waiting = dibs__wait_queue_close(&entry->wait_queue);
     dibs__unlock(&entry->mu);
     return !busy && !waiting;
 }
@@ -158,33 +158,34 @@ static void mark_needs_verify(struct dibs__lock_entry *entry, int64_t now)
     dibs__unlock(&entry->mu);
 }
 
-static void manager_verify(void *upper_arg, dibs__meant *meant, const void *arg)
+static void manager_verify(void *upper_arg, dibs__slot_filter *filter,
+                           const void *arg)
 {
     struct dibs__lock_manager *manager = upper_arg;
     int64_t now = dibs__now_ms();
 
     for (struct dibs__lock_entry *entry = NULL;
          (entry = dibs__entry_next(manager, entry));)
-        if (meant(arg, entry->hash_slot))
+        if (filter(arg, entry->hash_slot))
             mark_needs_verify(entry, now);
     if (manager->c->lease_timers.due) /* NULL while the client closes */
         dibs__renew_due(&manager->c->lease_timers, now);
 }
 
-static void manager_on_invalidation(void *upper_arg, dibs__meant *meant,
+static void manager_on_invalidation(void *upper_arg, dibs__slot_filter *filter,
                                     const void *arg, const char *key,
                                     size_t len)
 {
     if (key)
         dibs__on_key_invalidated(upper_arg, key, len);
     else
-        dibs__on_all_keys_invalidated(upper_arg, meant, arg);
+        dibs__on_all_keys_invalidated(upper_arg, filter, arg);
 }
 
 static const struct dibs__upper upper = {
     .close = manager_close,
-    .verify = manager_verify,
-    .changed = manager_on_invalidation,
+    .verify_holds = manager_verify,
+    .on_key_changed = manager_on_invalidation,
     .free = manager_free,
 };
 
@@ -202,7 +203,7 @@ struct dibs__lock_manager *dibs__lock_manager_of(dibs_client *c)
     struct dibs__lock_manager *manager = c->upper_arg;
     if (!manager && (manager = dibs__calloc(1, sizeof *manager))) {
         manager->c = c;
-        manager->waits = &dibs__lock_waits;
+        manager->wait_ops = &dibs__lock_waiter_ops;
         copy_options(manager, &c->opts);
         RB_INIT(&manager->entries);
         RB_INIT(&manager->aliases);
@@ -211,7 +212,7 @@ struct dibs__lock_manager *dibs__lock_manager_of(dibs_client *c)
         dibs__list_init(&manager->orphans);
         dibs__list_init(&manager->shutdown_hooks);
         c->upper_arg = manager;
-        c->upper = &upper;
+        c->lock_layer = &upper;
         c->lease_timers.due = dibs__renew_due;
     }
     dibs__unlock(&c->mu);

@@ -25,16 +25,16 @@ RB_HEAD(dibs__aliases, dibs__alias);
 struct dibs__lock_manager {
     dibs_client *c;
     const struct dibs__wait_queue_ops
-        *waits; /* const after init: of types without own */
+        *wait_ops; /* const after init: of types without own */
     struct dibs__lock_entries entries;           /* client.mu */
     struct dibs__aliases aliases;                /* client.mu */
-    atomic_bool aliased;                         /* aliases is not empty */
-    atomic_uint retired;                         /* how many ids were retired */
+    atomic_bool has_aliases;                     /* aliases is not empty */
+    atomic_uint retired_id_count;                /* how many ids were retired */
     struct dibs__alias kept[DIBS__ALIASES_KEPT]; /* client.mu */
     unsigned kept_used;                          /* client.mu */
     struct dibs__adopted_table adopted;
     struct dibs__holder_value_table holder_values;
-    atomic_ullong holds; /* the last hold.number */
+    atomic_ullong last_hold_number; /* the last hold.number */
     atomic_uint
         types_used[LAYOUT_COUNT]; /* one bit for each lock type with entries */
     int64_t fair_wait_ms;         /* of the client's options; const after init,
@@ -60,13 +60,14 @@ struct dibs__lock_manager *dibs__lock_manager_of(dibs_client *c);
 /* Returns the owner of this thread, which callers name as owner 0. */
 dibs_owner dibs__owner_thread(void);
 /* Returns a number that was not used in this process before. */
-uint64_t dibs__owner_number(void);
+uint64_t dibs__owner_new_number(void);
 /* Returns the current owner id of this owner. Thread: any. */
-uint64_t dibs__owner_wire(struct dibs__lock_manager *manager, dibs_owner owner);
+uint64_t dibs__owner_current_id(struct dibs__lock_manager *manager,
+                                dibs_owner owner);
 /* For an acquire of read mode under id `wire`: returns the other id under which
  * the same owner holds write mode; 0: none. Thread: any, no mutex held. */
-uint64_t dibs__owner_writes(struct dibs__lock_entry *entry, dibs_owner owner,
-                            uint64_t wire);
+uint64_t dibs__owner_writer_id(struct dibs__lock_entry *entry, dibs_owner owner,
+                               uint64_t wire);
 /* Retires this id and gives the owner another one: a stale copy under the id
  * may still be executed, or its hold has expired or was detached (how). Marks
  * the owner's waiters for this lock (op.renumber), which lock_waiter.c handles.
@@ -97,7 +98,8 @@ void dibs__hold_expire_locally(struct dibs__lock_entry *entry,
                                struct dibs__hold *h) REQUIRES(entry->mu);
 /* As dibs__orphan_release, until the first reply that is no error: releases a
  * hold when the client closes. Thread: io. */
-void dibs__release_on_close(struct dibs__lock_entry *entry, uint64_t owner_id);
+void dibs__orphan_release_on_close(struct dibs__lock_entry *entry,
+                                   uint64_t owner_id);
 /* A fair lock was freed and a waiter in its queue woken; heard: that waiter was
  * subscribed. Removes dead waiters from the queue until the lock is acquired.
  * Thread: any. */
@@ -121,6 +123,6 @@ void dibs__on_key_invalidated(struct dibs__lock_manager *manager,
 /* Any key of these hash slots may have changed, and tracking of them has ended:
  * verifies their holds. Thread: io. */
 void dibs__on_all_keys_invalidated(struct dibs__lock_manager *manager,
-                                   dibs__meant *meant, const void *arg);
+                                   dibs__slot_filter *filter, const void *arg);
 
 #endif

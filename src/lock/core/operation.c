@@ -29,7 +29,7 @@ static void write_command(struct dibs__command *cmd, struct dibs__buf *out,
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
 
-    dibs__lock_command_write(op->lock_command, &op->args, out, whole);
+    dibs__lock_command_encode(op->lock_command, &op->args, out, whole);
 }
 
 /* ---- error texts ------------------------------------------------------- */
@@ -41,8 +41,8 @@ void dibs__op_record_error(struct dibs__operation *op, dibs_err err,
     op->error_text = dibs__reason_new(err, why);
 }
 
-void dibs__op_record_error_here(struct dibs__operation *op, dibs_err err,
-                                const char *fmt, ...)
+void dibs__op_record_server_error(struct dibs__operation *op, dibs_err err,
+                                  const char *fmt, ...)
 {
     char text[DIBS__REASON_MAX], why[DIBS__REASON_MAX];
     va_list ap;
@@ -55,9 +55,9 @@ void dibs__op_record_error_here(struct dibs__operation *op, dibs_err err,
     dibs__op_record_error(op, err, why);
 }
 
-void dibs__op_explain_kind(struct dibs__operation *op)
+void dibs__op_record_wrong_type(struct dibs__operation *op)
 {
-    dibs__op_record_error_here(
+    dibs__op_record_server_error(
         op, DIBS_ERR_WRONGTYPE,
         "'%.80s' (or a key that belongs to it) is something "
         "else, or a lock of another kind",
@@ -72,7 +72,7 @@ static void on_command_error_text(struct dibs__command *cmd, dibs_err err,
     if (op->waiter.state == WAITER_ROLLING_BACK)
         return; /* the operation fails for what made it roll back */
     if (err == DIBS_ERR_WRONGTYPE)
-        dibs__op_explain_kind(op);
+        dibs__op_record_wrong_type(op);
     else
         dibs__op_record_error(op, err, why);
 }
@@ -105,28 +105,28 @@ static void start_command(struct dibs__operation *op)
 
     op->on_caller_thread =
         false; /* the next command may be sent by io, which must not block */
-    bool *sent = op->ended ? op->sent : NULL;
+    bool *sent = op->on_ended ? op->sent_on_caller_thread : NULL;
     if (on_caller_thread && sent) /* op may be freed when this returns false */
         *sent = dibs__command_send_sync(to, &op->command);
     else if (on_caller_thread)
-        dibs__command_run_direct(to, &op->command);
-    else if (op->async && !op->ended)
+        dibs__command_run_sync(to, &op->command);
+    else if (op->async && !op->on_ended)
         dibs__ride_start(&dibs__entry_client(op->entry)->callbacks, to,
                          &op->command);
     else
         dibs__command_start(to, &op->command);
 }
 
-void dibs__op_send_own(struct dibs__operation *op, dibs__op_writer *write,
-                       unsigned expects, dibs__reply_fn *on_reply,
-                       int64_t within)
+void dibs__op_send_custom(struct dibs__operation *op, dibs__op_writer *write,
+                          unsigned expects, dibs__reply_fn *on_reply,
+                          int64_t within)
 {
     dibs__assert_no_lock();
     op->lock_command = VERB_COUNT;
     op->command.expects = expects;
     op->command.write = write;
-    op->command.done = on_reply;
-    op->command.explain = on_command_error_text;
+    op->command.on_reply = on_reply;
+    op->command.on_error_text = on_command_error_text;
     dibs__entry_fill_command(op->entry, &op->command, within, 0);
     op->command.replicas = 0;
     start_command(op);
@@ -142,34 +142,32 @@ void dibs__op_send(struct dibs__operation *op, enum dibs__lock_command verb,
         return;
     op->batch = NULL;
     static const unsigned expects[] = {
-        [VERB_RELEASE] = 1u << REPLY_NUM,
-        [VERB_FORCE] = 1u << REPLY_NUM,
-        [VERB_LEAVE] = 0,
-        [VERB_DEREGISTER] = 1u << REPLY_NUM,
-        [VERB_INFO] = 1u << REPLY_ARRAY,
-        [VERB_HOLDERS] = 1u << REPLY_ARRAY,
+        [VERB_RELEASE] = 1u << REPLY_NUM, [VERB_FORCE] = 1u << REPLY_NUM,
+        [VERB_LEAVE_QUEUE] = 0,           [VERB_DEREGISTER] = 1u << REPLY_NUM,
+        [VERB_INFO] = 1u << REPLY_ARRAY,  [VERB_HOLDERS] = 1u << REPLY_ARRAY,
     };
 
     op->lock_command = verb;
-    op->command.expects = verb == VERB_ACQUIRE || verb == VERB_HANDOVER
-                              ? type->taken_types | type->other_types
-                              : expects[verb];
+    op->command.expects =
+        verb == VERB_ACQUIRE || verb == VERB_HANDOFF
+            ? type->acquired_reply_types | type->busy_reply_types
+            : expects[verb];
     if (verb == VERB_ACQUIRE &&
         op->args.registration) /* busy, and what the registration did */
         op->command.expects |= 1u << REPLY_ARRAY;
     op->command.write = write_command;
-    op->command.done = on_reply;
-    op->command.explain = on_command_error_text;
+    op->command.on_reply = on_reply;
+    op->command.on_error_text = on_command_error_text;
     dibs__entry_fill_command(op->entry, &op->command, within, connect_by);
     op->command.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
-    op->command.writes = type->taken_types;
+    op->command.writes = type->acquired_reply_types;
     start_command(op);
 }
 
 void dibs__op_begin(struct dibs__operation *op)
 {
     atomic_fetch_add(&op->entry->manager->in_flight, 1);
-    op->run(op);
+    op->start(op);
 }
 
 static void run_async_callback(struct dibs__callback *cb, bool drop)
@@ -191,7 +189,7 @@ static void run_async_callback(struct dibs__callback *cb, bool drop)
 static void explain_timeout(struct dibs__operation *op)
 {
     const struct dibs__lock_entry *entry = op->entry;
-    const char *why = dibs__loop_inside()
+    const char *why = dibs__loop_on_io_thread()
                           ? dibs__client_last_error(dibs__entry_client(entry),
                                                     entry->hash_slot)
                           : NULL;
@@ -211,7 +209,7 @@ static void finish_error_text(struct dibs__operation *op)
         op->error_text = NULL;
     }
     if (!op->error_text && is_server_error(op->err))
-        dibs__op_record_error_here(op, op->err, "%s", dibs_strerror(op->err));
+        dibs__op_record_server_error(op, op->err, "%s", dibs_strerror(op->err));
     else if (!op->error_text && op->err == DIBS_ERR_TIMEOUT)
         explain_timeout(op);
 }
@@ -280,9 +278,10 @@ void dibs__op_finish(struct dibs__operation *op, dibs_err err)
     op->err = err;
     count_op_stats(op);
     finish_error_text(op);
-    if (op->ended) { /* may begin other operations: in_flight must not be 0 yet
-                      */
-        op->ended(op);
+    if (op->on_ended) { /* may begin other operations: in_flight must not be 0
+                         * yet
+                         */
+        op->on_ended(op);
         atomic_fetch_sub(&entry->manager->in_flight, 1);
         dibs__entry_unref(entry);
         return;
@@ -297,10 +296,10 @@ void dibs__op_finish(struct dibs__operation *op, dibs_err err)
 
 /* ---- operations of one owner, one after the other ---------------------- */
 
-void dibs__op_take_waits(struct dibs__lock_entry *entry, dibs_owner owner,
-                         struct dibs__list *out)
+void dibs__op_take_waiters(struct dibs__lock_entry *entry, dibs_owner owner,
+                           struct dibs__list *out)
 {
-    struct dibs__list *waiters = &entry->wait.waiters;
+    struct dibs__list *waiters = &entry->wait_queue.waiters;
 
     if (entry->type->retry_policy == RETRY_EACH)
         return; /* only io may unpark them; at their next retry they re-enter */
@@ -323,7 +322,7 @@ void dibs__op_drop_level(struct dibs__operation *op, struct dibs__hold *h)
 {
     struct dibs__loss_listener *loss = dibs__hold_pop_level(h, op->group_level);
 
-    if (op->ended)
+    if (op->on_ended)
         dibs__loss_unref(loss);
     else
         op->loss = loss;
@@ -335,11 +334,11 @@ void dibs__op_resume(struct dibs__list *waiters)
         struct dibs__operation *op =
             DIBS_OF(l, struct dibs__operation, waiter.link);
         op->on_caller_thread = false; /* another thread than the caller's */
-        op->run(op);
+        op->start(op);
     }
 }
 
-void dibs__op_end_busy(struct dibs__operation *op, dibs_err err)
+void dibs__op_finish_on_hold(struct dibs__operation *op, dibs_err err)
 {
     struct dibs__list blocked = {&blocked, &blocked};
     struct dibs__lock_entry *entry = op->entry;
@@ -355,10 +354,10 @@ void dibs__op_end_busy(struct dibs__operation *op, dibs_err err)
                              h->valid_until - dibs__now_ms());
     }
     h->busy = false;
-    dibs__wait_queue_unblock(&entry->wait, &h->blocked_ops, &blocked);
+    dibs__wait_queue_unblock(&entry->wait_queue, &h->blocked_ops, &blocked);
     if (released) {
         dibs__hold_free(entry, h);
-        dibs__wait_queue_wake_head(&entry->wait);
+        dibs__wait_queue_wake_head(&entry->wait_queue);
     }
     dibs__unlock(&entry->mu);
     dibs__op_finish(op, err);
@@ -367,14 +366,14 @@ void dibs__op_end_busy(struct dibs__operation *op, dibs_err err)
 
 /* Only for types with a hand-off: with the others the server may know waiters
  * by their old id. */
-void dibs__op_rename_waits(struct dibs__lock_entry *entry, dibs_owner owner,
-                           uint64_t old)
+void dibs__op_reassign_waiter_ids(struct dibs__lock_entry *entry,
+                                  dibs_owner owner, uint64_t old)
 {
-    struct dibs__list *waiters = &entry->wait.waiters;
+    struct dibs__list *waiters = &entry->wait_queue.waiters;
 
-    if (!dibs__lock_type_has(entry->type, VERB_HANDOVER))
+    if (!dibs__lock_type_has(entry->type, VERB_HANDOFF))
         return;
-    uint64_t owner_id = dibs__owner_wire(entry->manager, owner);
+    uint64_t owner_id = dibs__owner_current_id(entry->manager, owner);
     dibs__lock(&entry->mu);
     for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
         struct dibs__operation *op =
@@ -386,10 +385,10 @@ void dibs__op_rename_waits(struct dibs__lock_entry *entry, dibs_owner owner,
     dibs__unlock(&entry->mu);
 }
 
-void dibs__op_disown(struct dibs__operation *op)
+void dibs__op_abandon_id(struct dibs__operation *op)
 {
     dibs__owner_retire(op->entry, op->owner, op->owner_id, RENUMBER_REAP);
-    dibs__op_rename_waits(op->entry, op->owner, op->owner_id);
+    dibs__op_reassign_waiter_ids(op->entry, op->owner, op->owner_id);
     dibs__lock(&op->entry->mu);
     bool detached = op->renumber == RENUMBER_LEFT;
     dibs__unlock(&op->entry->mu);

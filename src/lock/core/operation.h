@@ -41,7 +41,7 @@ struct dibs__operation {
     struct dibs__list blocked_ops;    /* entry.mu: operations of the same owner
                                          that wait until this one is done */
     struct dibs__lock_entry *entry;   /* async: with a reference */
-    void (*run)(struct dibs__operation *op);
+    void (*start)(struct dibs__operation *op);
 
     dibs_owner owner;
     uint64_t owner_id;       /* on the server */
@@ -64,10 +64,11 @@ struct dibs__operation {
                                                  off to it; NULL: none, or
                                                  replied */
     };
-    struct dibs__batch *batch;                 /* NULL: sent by itself */
-    void (*ended)(struct dibs__operation *op); /* called at the end instead of
-                                                  what async says; may free op
-                                                */
+    struct dibs__batch *batch; /* NULL: sent by itself */
+    void (*on_ended)(
+        struct dibs__operation *op); /* called at the end instead of
+                                     what async says; may free op
+                                   */
 
     /* Small members last: there can be very many operations. */
     enum dibs__lock_command lock_command;
@@ -95,10 +96,10 @@ struct dibs__operation {
             };
             void *arg;
         };
-        bool *sent; /* `ended` is set and on_caller_thread. NULL: send and read
-                       the reply. Else only send, and set *sent if that worked:
-                       then the caller must call dibs__command_recv_sync on the
-                       same thread */
+        bool *sent_on_caller_thread; /* `ended` is set and on_caller_thread.
+                       NULL: send and read the reply. Else only send, and set
+                       *sent if that worked: then the caller must call
+                       dibs__command_recv_sync on the same thread */
     };
 };
 
@@ -114,9 +115,9 @@ void dibs__op_send(struct dibs__operation *op, enum dibs__lock_command verb,
  * types, one bit each. */
 typedef void dibs__op_writer(struct dibs__command *cmd, struct dibs__buf *out,
                              bool whole);
-void dibs__op_send_own(struct dibs__operation *op, dibs__op_writer *write,
-                       unsigned expects, dibs__reply_fn *on_reply,
-                       int64_t within);
+void dibs__op_send_custom(struct dibs__operation *op, dibs__op_writer *write,
+                          unsigned expects, dibs__reply_fn *on_reply,
+                          int64_t within);
 /* Ends the operation with this result. The caller must not touch op after it.
  * No mutex held. */
 void dibs__op_finish(struct dibs__operation *op, dibs_err err);
@@ -127,10 +128,10 @@ void dibs__op_record_error(struct dibs__operation *op, dibs_err err,
                            const char *why);
 /* The same, with the address of the lock's server. */
 __attribute__((format(printf, 3, 4))) void
-dibs__op_record_error_here(struct dibs__operation *op, dibs_err err,
-                           const char *fmt, ...);
+dibs__op_record_server_error(struct dibs__operation *op, dibs_err err,
+                             const char *fmt, ...);
 /* Records the text of WRONGTYPE: the key is not a lock of this type. */
-void dibs__op_explain_kind(struct dibs__operation *op);
+void dibs__op_record_wrong_type(struct dibs__operation *op);
 /* Makes the recorded text this thread's dibs_error_text. */
 void dibs__op_set_error_text(struct dibs__operation *op);
 
@@ -138,8 +139,8 @@ void dibs__op_set_error_text(struct dibs__operation *op);
 
 /* This owner has just got the lock: moves its parked waiters from entry.wait to
  * out. The caller must pass out to dibs__op_resume; they become re-entries. */
-void dibs__op_take_waits(struct dibs__lock_entry *entry, dibs_owner owner,
-                         struct dibs__list *out) REQUIRES(entry->mu);
+void dibs__op_take_waiters(struct dibs__lock_entry *entry, dibs_owner owner,
+                           struct dibs__list *out) REQUIRES(entry->mu);
 /* Runs these operations again. No mutex held. */
 void dibs__op_resume(struct dibs__list *waiters);
 /* Removes the level that the release op is about from h. op.loss is its loss
@@ -149,29 +150,29 @@ void dibs__op_drop_level(struct dibs__operation *op, struct dibs__hold *h);
 /* Finishes an operation that kept op.hold busy, and resumes those blocked on
  * the hold. If no level is left, since a release gave up waiting for this
  * operation, the hold is released as an orphan. No mutex held. */
-void dibs__op_end_busy(struct dibs__operation *op, dibs_err err);
+void dibs__op_finish_on_hold(struct dibs__operation *op, dibs_err err);
 /* The owner's id `old` is retired. Waiters that the server does not know by
  * that id take the new one: while a waiter uses `old`, the orphan reaper does
  * not release holds under it. No mutex held. */
-void dibs__op_rename_waits(struct dibs__lock_entry *entry, dibs_owner owner,
-                           uint64_t old);
+void dibs__op_reassign_waiter_ids(struct dibs__lock_entry *entry,
+                                  dibs_owner owner, uint64_t old);
 /* A stale copy of a command of this operation may still be executed: retires
  * its owner id, and has the orphan reaper release what that id gets. No mutex
  * held. */
-void dibs__op_disown(struct dibs__operation *op);
+void dibs__op_abandon_id(struct dibs__operation *op);
 
 /* ---- acquire.c --------------------------------------------------------- */
 
 void dibs__acquire_run(struct dibs__operation *op);
 /* Sends the acquire. dibs__entry_acquire_begin must have returned true. */
-void dibs__acquire_ask(struct dibs__operation *op);
+void dibs__acquire_send(struct dibs__operation *op);
 /* Runs an acquire again that is not in entry.wait any more, since its owner has
  * the lock now: it becomes a re-entry. */
-void dibs__acquire_start_over(struct dibs__operation *op);
+void dibs__acquire_rerun_as_reentry(struct dibs__operation *op);
 /* Finishes an acquire that is not in entry.wait any more. If the server has it
  * in a queue, that entry is removed first. Thread: io, or that of the first
  * attempt. */
-void dibs__acquire_end(struct dibs__operation *op, dibs_err err);
+void dibs__acquire_leave_and_finish(struct dibs__operation *op, dibs_err err);
 
 /* ---- release.c --------------------------------------------------------- */
 
@@ -179,7 +180,7 @@ void dibs__release_run(struct dibs__operation *op);
 
 /* ---- lock_waiter.c ------------------------------------------------------- */
 
-extern const struct dibs__wait_queue_ops dibs__lock_waits;
+extern const struct dibs__wait_queue_ops dibs__lock_waiter_ops;
 /* Cancels this owner's waiting acquires. False: there are none. */
 bool dibs__entry_cancel(struct dibs__lock_entry *entry, dibs_owner owner)
     REQUIRES(entry->mu);

@@ -35,7 +35,7 @@ static int alias_order(const struct dibs__alias *a, const struct dibs__alias *b)
 
 DIBS_TREE(dibs__aliases, dibs__alias, node, alias_order);
 
-uint64_t dibs__owner_number(void)
+uint64_t dibs__owner_new_number(void)
 {
     return atomic_fetch_add(&last_number, 1) + 1;
 }
@@ -43,15 +43,16 @@ uint64_t dibs__owner_number(void)
 dibs_owner dibs__owner_thread(void)
 {
     if (!this_thread)
-        this_thread = dibs__owner_number();
+        this_thread = dibs__owner_new_number();
     return this_thread;
 }
 
-uint64_t dibs__owner_wire(struct dibs__lock_manager *manager, dibs_owner owner)
+uint64_t dibs__owner_current_id(struct dibs__lock_manager *manager,
+                                dibs_owner owner)
 {
     struct dibs__alias want = {.owner = owner};
 
-    if (!atomic_load_explicit(&manager->aliased, memory_order_acquire))
+    if (!atomic_load_explicit(&manager->has_aliases, memory_order_acquire))
         return owner;
     dibs__lock(&manager->c->mu);
     struct dibs__alias *a = RB_FIND(dibs__aliases, &manager->aliases, &want);
@@ -60,14 +61,14 @@ uint64_t dibs__owner_wire(struct dibs__lock_manager *manager, dibs_owner owner)
     return wire;
 }
 
-uint64_t dibs__owner_writes(struct dibs__lock_entry *entry, dibs_owner owner,
-                            uint64_t wire)
+uint64_t dibs__owner_writer_id(struct dibs__lock_entry *entry, dibs_owner owner,
+                               uint64_t wire)
 {
     struct dibs__lock_manager *manager = entry->manager;
     uint64_t other = 0;
 
     if (entry->type->id != TYPE_READ ||
-        (!atomic_load_explicit(&manager->aliased, memory_order_acquire) &&
+        (!atomic_load_explicit(&manager->has_aliases, memory_order_acquire) &&
          !atomic_load(&manager->adopted.any)))
         return 0; /* no owner has two ids */
     for (struct dibs__lock_entry *l = NULL;
@@ -99,7 +100,8 @@ static struct dibs__alias *alias_new(struct dibs__lock_manager *manager)
 static void mark_calls(struct dibs__lock_entry *entry, dibs_owner owner,
                        uint64_t wire, enum dibs__renumber how)
 {
-    struct dibs__list *lists[] = {&entry->wait.waiters, &entry->in_flight};
+    struct dibs__list *lists[] = {&entry->wait_queue.waiters,
+                                  &entry->in_flight};
 
     dibs__lock(&entry->mu);
     for (size_t i = 0; i < 2; i++)
@@ -128,12 +130,13 @@ static void give_next_number(struct dibs__lock_manager *manager,
         a->owner = owner;
         a->wire = wire;
         RB_INSERT(dibs__aliases, &manager->aliases, a);
-        atomic_store_explicit(&manager->aliased, true, memory_order_release);
+        atomic_store_explicit(&manager->has_aliases, true,
+                              memory_order_release);
     }
     if (a && a->wire == wire)
-        a->wire = dibs__owner_number();
+        a->wire = dibs__owner_new_number();
     dibs__unlock(&manager->c->mu);
-    atomic_fetch_add(&manager->retired, 1);
+    atomic_fetch_add(&manager->retired_id_count, 1);
 }
 
 void dibs__owner_retire(struct dibs__lock_entry *entry, dibs_owner owner,
@@ -159,7 +162,7 @@ void dibs__owners_free(struct dibs__lock_manager *manager)
 
 dibs_owner dibs_owner_new(dibs_client *c)
 {
-    return dibs__client_is_forked_copy(c) ? 0 : dibs__owner_number();
+    return dibs__client_is_forked_copy(c) ? 0 : dibs__owner_new_number();
 }
 
 dibs_owner dibs_owner_thread(dibs_client *c)

@@ -68,7 +68,8 @@ static void on_partial_reply(struct dibs__command *cmd, dibs_err err,
 
     bool has_reply = decode_release_reply(reply, &err, &n);
     dibs__lock(&entry->mu);
-    h->may_have_stale_copy |= cmd->maybe_live_copy || cmd->partially_executed ||
+    h->may_have_stale_copy |= cmd->may_have_stale_copy ||
+                              cmd->partially_executed ||
                               err == DIBS_ERR_UNKNOWN;
     if (has_reply && n < 0) {
         dibs__hold_suppress_loss(h, op->group_level); /* err reports it */
@@ -82,7 +83,7 @@ static void on_partial_reply(struct dibs__command *cmd, dibs_err err,
     /* UNKNOWN counts as released: the next command carries the level count.
      * For a group any error does: it does not repeat a release. */
     if (has_reply || err == DIBS_ERR_UNKNOWN || h->state == HOLD_LOST ||
-        op->ended)
+        op->on_ended)
         dibs__op_drop_level(op, h);
     else
         dibs__hold_suppress_loss(
@@ -92,7 +93,7 @@ static void on_partial_reply(struct dibs__command *cmd, dibs_err err,
     else
         err = DIBS_ERR_LOST;
     dibs__unlock(&entry->mu);
-    dibs__op_end_busy(op, err);
+    dibs__op_finish_on_hold(op, err);
 }
 
 /* ---- last release ------------------------------------------------------ */
@@ -109,11 +110,11 @@ static void on_lock_freed(struct dibs__lock_entry *entry, int64_t receivers)
     /* This client is one of the receivers if it is subscribed, unless it is the
      * designated listener, which the script does not count. */
     bool self_received =
-        dibs__wait_queue_is_passive_listener(&entry->wait, now);
+        dibs__wait_queue_is_passive_listener(&entry->wait_queue, now);
     if (receivers > (self_received ? 1 : 0))
-        entry->wait.backoff_until =
+        entry->wait_queue.backoff_until =
             now + dibs__random_in(BACKOFF_MIN_MS, BACKOFF_MAX_MS);
-    dibs__wait_queue_wake_head(&entry->wait);
+    dibs__wait_queue_wake_head(&entry->wait_queue);
 }
 
 /* Frees the hold that op releases. The operations that were blocked on it move
@@ -123,7 +124,8 @@ static void free_released_hold(struct dibs__lock_entry *entry,
                                struct dibs__list *blocked) REQUIRES(entry->mu)
 {
     op->may_have_stale_copy |= op->hold->may_have_stale_copy;
-    dibs__wait_queue_unblock(&entry->wait, &op->hold->blocked_ops, blocked);
+    dibs__wait_queue_unblock(&entry->wait_queue, &op->hold->blocked_ops,
+                             blocked);
     dibs__op_drop_level(op, op->hold);
     dibs__hold_free(entry, op->hold);
     op->hold = NULL;
@@ -165,7 +167,7 @@ static void on_last_reply(struct dibs__command *cmd, dibs_err err,
         err = DIBS_ERR_LOST;
     if (err != DIBS_OK && !reply)
         err = DIBS_ERR_UNKNOWN; /* also if not sent: the server has the hold */
-    retire_id_in_doubt(op, cmd->maybe_live_copy || !released);
+    retire_id_in_doubt(op, cmd->may_have_stale_copy || !released);
     dibs__lock(&entry->mu);
     free_released_hold(entry, op, &blocked);
     on_lock_freed(entry, n - 1);
@@ -201,9 +203,9 @@ static struct dibs__operation *handoff_pick(struct dibs__lock_entry *entry,
                                             struct dibs__operation *op,
                                             int64_t now) REQUIRES(entry->mu)
 {
-    struct dibs__list *first = dibs__list_first(&entry->wait.waiters);
+    struct dibs__list *first = dibs__list_first(&entry->wait_queue.waiters);
 
-    if (!dibs__lock_type_has(entry->type, VERB_HANDOVER) || !first ||
+    if (!dibs__lock_type_has(entry->type, VERB_HANDOFF) || !first ||
         op->args.hold_off_ms || handoff_limit_reached(entry, now) ||
         atomic_load(&entry->manager->closing))
         return NULL;
@@ -250,22 +252,22 @@ static bool handoff_grant(struct dibs__lock_entry *entry,
                           const struct dibs__command *cmd, int64_t value,
                           struct dibs__list *resume) REQUIRES(entry->mu)
 {
-    target->may_have_stale_copy |= cmd->maybe_live_copy;
+    target->may_have_stale_copy |= cmd->may_have_stale_copy;
     if (target->renumber == RENUMBER_REAP ||
         dibs__valid_until(cmd->sent_ms, target->args.lease_ms) <=
             dibs__now_ms())
         return false;
     dibs__list_del(&target->waiter.link); /* no need to wake io */
     target->waiter.state = WAITER_IDLE;
-    dibs__hold_taken(entry, target->hold, target, cmd->sent_ms, value);
+    dibs__hold_add_level(entry, target->hold, target, cmd->sent_ms, value);
     target->hold = NULL;
     entry->handoff_count++;
-    dibs__stats_count(dibs__entry_client(entry)->stats, STAT_HANDOVERS, 1);
-    dibs__op_take_waits(entry, target->owner, resume);
+    dibs__stats_count(dibs__entry_client(entry)->stats, STAT_HANDOFFS, 1);
+    dibs__op_take_waiters(entry, target->owner, resume);
     /* Another slot or permit became free meanwhile, and this client was woken.
      */
-    if (entry->type->is_counting && entry->wait.retry_now)
-        dibs__wait_queue_wake_head(&entry->wait);
+    if (entry->type->is_counting && entry->wait_queue.retry_now)
+        dibs__wait_queue_wake_head(&entry->wait_queue);
     return true;
 }
 
@@ -278,13 +280,13 @@ static void handoff_reassign_id(struct dibs__operation *target,
     uint64_t old = target->owner_id;
 
     dibs__owner_retire(entry, owner, old, RENUMBER_REAP);
-    uint64_t owner_id = dibs__owner_wire(entry->manager, owner);
+    uint64_t owner_id = dibs__owner_current_id(entry->manager, owner);
     dibs__lock(&entry->mu);
     target->owner_id = target->args.owner_id = owner_id;
     dibs__entry_acquire_done(entry, target, resume);
-    dibs__wait_queue_wake_head(&entry->wait);
+    dibs__wait_queue_wake_head(&entry->wait_queue);
     dibs__unlock(&entry->mu);
-    dibs__op_rename_waits(entry, owner, old);
+    dibs__op_reassign_waiter_ids(entry, owner, old);
 }
 
 static void handoff_lost(struct dibs__operation *op, dibs_err err)
@@ -301,7 +303,7 @@ static void handoff_lost(struct dibs__operation *op, dibs_err err)
     on_lock_freed(entry, 0);
     dibs__unlock(&entry->mu);
     dibs__orphan_release(entry, op->args.next_owner_id, op->args.lease_ms);
-    dibs__op_disown(op);
+    dibs__op_abandon_id(op);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
 }
@@ -310,7 +312,7 @@ static void handoff_lost(struct dibs__operation *op, dibs_err err)
  * waiter has left or its id was retired, the lock is an orphan. Not moved, but
  * resent: the first copy may have moved it, so this counts as released. */
 static void handoff_complete(struct dibs__operation *op,
-                             const struct dibs__acquired *outcome)
+                             const struct dibs__acquire_outcome *outcome)
 {
     bool moved = outcome->result == RESULT_ACQUIRED;
     struct dibs__lock_entry *entry = op->entry;
@@ -319,7 +321,7 @@ static void handoff_complete(struct dibs__operation *op,
     bool taken = false;
     struct dibs__list blocked = {&blocked, &blocked};
 
-    retire_id_in_doubt(op, op->command.maybe_live_copy || maybe_moved);
+    retire_id_in_doubt(op, op->command.may_have_stale_copy || maybe_moved);
     dibs__lock(&entry->mu);
     if (target) {
         dibs__entry_acquire_done(entry, target, &blocked);
@@ -327,14 +329,14 @@ static void handoff_complete(struct dibs__operation *op,
                                        outcome->value, &blocked);
     }
     bool orphaned = !target || target->renumber == RENUMBER_REAP;
-    if (orphaned && (moved || maybe_moved || op->command.maybe_live_copy))
+    if (orphaned && (moved || maybe_moved || op->command.may_have_stale_copy))
         dibs__orphan_release(entry, op->args.next_owner_id, op->args.lease_ms);
     free_released_hold(entry, op, &blocked);
     if (!taken)
         on_lock_freed(entry, 0);
     dibs__unlock(&entry->mu);
     if (op->may_have_stale_copy)
-        dibs__op_disown(op);
+        dibs__op_abandon_id(op);
     if (taken)
         dibs__op_finish(target, DIBS_OK);
     dibs__op_finish(op, moved || maybe_moved ? DIBS_OK : DIBS_ERR_LOST);
@@ -345,10 +347,10 @@ static void on_handoff_reply(struct dibs__command *cmd, dibs_err err,
                              const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
-    struct dibs__acquired outcome = {.err = err};
+    struct dibs__acquire_outcome outcome = {.err = err};
 
     if (err == DIBS_OK)
-        op->entry->type->decode(VERB_HANDOVER, reply, &outcome);
+        op->entry->type->decode(VERB_HANDOFF, reply, &outcome);
     if (err == DIBS_OK && outcome.result != RESULT_REFUSED) {
         handoff_complete(op, &outcome);
         return;
@@ -401,9 +403,9 @@ static void end_hold_without_command(struct dibs__operation *op, dibs_err err)
     retire_id_in_doubt(op, lost);
     dibs__lock(&entry->mu);
     free_released_hold(entry, op, &blocked);
-    dibs__wait_queue_wake_head(&entry->wait);
+    dibs__wait_queue_wake_head(&entry->wait_queue);
     dibs__unlock(&entry->mu);
-    dibs__op_rename_waits(entry, op->owner, op->owner_id);
+    dibs__op_reassign_waiter_ids(entry, op->owner, op->owner_id);
     if (lost)
         dibs__orphan_release(entry, op->owner_id, op->orphan_ttl_ms);
     dibs__op_finish(op, err);
@@ -456,7 +458,7 @@ static void detach_hold(struct dibs__operation *op)
     dibs__owner_retire(entry, op->owner, op->owner_id, RENUMBER_LEFT);
     if (!is_other_mode_in_use(entry, op->owner, op->owner_id)) {
         end_hold_without_command(op, DIBS_OK);
-    } else if (op->ended) {
+    } else if (op->on_ended) {
         op->args.hold_off_ms = 0;
         send_last_release(op);
     } else {
@@ -468,7 +470,7 @@ static void detach_hold(struct dibs__operation *op)
         dibs__hold_schedule(entry, op->hold, dibs__now_ms());
         dibs__unlock(&entry->mu);
         record_detach_refusal(op);
-        dibs__op_end_busy(op, DIBS_ERR_INVALID);
+        dibs__op_finish_on_hold(op, DIBS_ERR_INVALID);
     }
 }
 
@@ -492,7 +494,7 @@ static bool must_release_remainder(const struct dibs__lock_type *type,
                                    const struct dibs__hold *h,
                                    const struct dibs__operation *op)
 {
-    if (op->args.hold_off_ms == DETACH)
+    if (op->args.hold_off_ms == HOLD_OFF_DETACH)
         return false;
     return type->id == TYPE_SLOTS ||
            (h->expired_locally &&
@@ -555,13 +557,14 @@ static enum release_plan plan_release(struct dibs__lock_entry *entry,
     int64_t now = dibs__now_ms();
 
     *err = DIBS_ERR_NOT_OWNER;
-    if (!h && !op->ended && atomic_load(&entry->manager->closing))
+    if (!h && !op->on_ended && atomic_load(&entry->manager->closing))
         *err = suppress_loss_at_close(entry, op);
     if (!h)
         return PLAN_FINISH;
     if (h->busy) {
         op->batch = NULL; /* it must not delay the batch */
-        dibs__wait_queue_block_on(&entry->wait, &h->blocked_ops, &op->waiter);
+        dibs__wait_queue_block_on(&entry->wait_queue, &h->blocked_ops,
+                                  &op->waiter);
         return PLAN_WAIT;
     }
     op->owner_id = op->args.owner_id = h->owner_id;
@@ -570,12 +573,13 @@ static enum release_plan plan_release(struct dibs__lock_entry *entry,
         *err = DIBS_ERR_LOST;
         return plan_release_lost(entry, h, op);
     }
-    if (op->args.hold_off_ms == DETACH && h->count > 1) {
+    if (op->args.hold_off_ms == HOLD_OFF_DETACH && h->count > 1) {
         dibs__op_drop_level(op, h);
         *err = DIBS_OK;
         return PLAN_FINISH;
     }
-    if (both_modes && op->args.hold_off_ms == DETACH && !op->ended) {
+    if (both_modes && op->args.hold_off_ms == HOLD_OFF_DETACH &&
+        !op->on_ended) {
         dibs__hold_suppress_loss(
             h, op->group_level); /* the caller may free on_lost's argument */
         *err = DIBS_ERR_INVALID;
@@ -588,13 +592,13 @@ static enum release_plan plan_release(struct dibs__lock_entry *entry,
     op->hold = h;
     op->args.target_count = h->count - 1;
     op->args.value = h->value;
-    if (op->args.hold_off_ms == DETACH) {
-        dibs__hold_ending(entry, h);
+    if (op->args.hold_off_ms == HOLD_OFF_DETACH) {
+        dibs__hold_begin_release(entry, h);
         return PLAN_DETACH;
     }
     if (h->count > 1)
         return PLAN_PARTIAL;
-    dibs__hold_ending(entry, h);
+    dibs__hold_begin_release(entry, h);
     if (entry->type->shared) {
         op->args.other_id = peer_hint(entry, h, now);
         op->args.hold_off_ms = 0; /* no hold-off: there may be other holders */
@@ -635,7 +639,7 @@ void dibs__release_run(struct dibs__operation *op)
         send_last_release(op);
         break;
     case PLAN_HANDOFF:
-        dibs__op_send(op, VERB_HANDOVER, on_handoff_reply, within,
+        dibs__op_send(op, VERB_HANDOFF, on_handoff_reply, within,
                       op->waiter.deadline);
         break;
     case PLAN_DETACH:

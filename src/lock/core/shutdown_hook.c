@@ -50,11 +50,11 @@ static struct dibs__shutdown_hook *next_hook(struct dibs__lock_manager *manager,
 void dibs__shutdown_hooks_close(struct dibs__lock_manager *manager)
 {
     for (struct dibs__shutdown_hook *hook; (hook = next_hook(manager, false));)
-        hook->close(hook);
+        hook->on_close(hook);
 }
 
 void dibs__shutdown_hooks_expire(struct dibs__lock_manager *manager)
 {
     for (struct dibs__shutdown_hook *hook; (hook = next_hook(manager, true));)
-        hook->over(hook);
+        hook->on_close_timeout(hook);
 }

@@ -20,10 +20,10 @@ struct dibs__shutdown_hook {
     void (*ref)(struct dibs__shutdown_hook *hook);
     /* The client closes: the hook's owner has to end. Called once. No mutex
      * held. Thread: io. */
-    void (*close)(struct dibs__shutdown_hook *hook);
+    void (*on_close)(struct dibs__shutdown_hook *hook);
     /* The time limit of the close is over: must unregister the hook. No mutex
      * held. Thread: io. */
-    void (*over)(struct dibs__shutdown_hook *hook);
+    void (*on_close_timeout)(struct dibs__shutdown_hook *hook);
 };
 
 /* Thread: any. */

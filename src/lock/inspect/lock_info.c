@@ -59,7 +59,7 @@ static struct info_query *info_query_of(struct dibs__command *cmd)
 
 static dibs_err explain_no_lock(struct info_query *q)
 {
-    dibs__op_record_error_here(
+    dibs__op_record_server_error(
         &q->op, DIBS_ERR_WRONGTYPE,
         "'%.80s' is a hash, and its fields are not a lock's",
         q->op.entry->name);
@@ -172,7 +172,7 @@ static dibs_err read_info(struct info_query *q, const struct dibs__reply *r)
         info->token = dibs__parse_number(token->text, token->text + token->len);
         waiters = 0;
     }
-    if (left == SCRIPT_NO_LOCK)
+    if (left == SCRIPT_WRONG_TYPE)
         return explain_no_lock(q);
     info->waiters = waiters > 0 ? (size_t)waiters : 0;
     info->locked = left != TTL_NO_KEY;
@@ -191,7 +191,7 @@ static dibs_err read_info(struct info_query *q, const struct dibs__reply *r)
             info->mode =
                 reply_is(value, "read") ? DIBS_MODE_READ : DIBS_MODE_WRITE;
             info->kind = DIBS_KIND_RW;
-            info->locked = info->mode != q->op.entry->type->other_half;
+            info->locked = info->mode != q->op.entry->type->other_mode;
             fields--;
             continue;
         }
@@ -257,7 +257,7 @@ static void on_force_reply(struct dibs__command *cmd, dibs_err err,
 
     if (err == DIBS_OK && reply->type != REPLY_NUM)
         err = DIBS_ERR_PROTOCOL;
-    if (err == DIBS_OK && reply->num == SCRIPT_NO_LOCK)
+    if (err == DIBS_OK && reply->num == SCRIPT_WRONG_TYPE)
         err = explain_no_lock(q);
     if (err == DIBS_OK) {
         q->was_locked = reply->num == 1 || cmd->resent;
@@ -302,7 +302,7 @@ static dibs_err read_holders(struct info_query *q, const struct dibs__reply *r)
 
     if (q->op.entry->type->id == TYPE_SLOTS)
         return read_slots_holders(q, r);
-    if (dibs__reply_num(r, 0, &code) && code == SCRIPT_NO_LOCK)
+    if (dibs__reply_num(r, 0, &code) && code == SCRIPT_WRONG_TYPE)
         return explain_no_lock(q);
     for (size_t i = FIRST_HOLDER; mode && i + 2 < r->len; i += HOLDER_FIELDS) {
         const struct dibs__reply *owner = dibs__reply_text(r, i);
@@ -358,10 +358,11 @@ static void on_info_reply(struct dibs__command *cmd, dibs_err err,
             return;
         }
         err = DIBS_ERR_SERVER;
-        dibs__op_record_error_here(&q->op, err,
-                                   "'%.80s': its owner has %zu bytes and is no "
-                                   "dibs or Redisson client",
-                                   q->op.entry->name, q->owner_len);
+        dibs__op_record_server_error(
+            &q->op, err,
+            "'%.80s': its owner has %zu bytes and is no "
+            "dibs or Redisson client",
+            q->op.entry->name, q->owner_len);
     }
     dibs__op_finish(&q->op, err);
 }
@@ -384,7 +385,7 @@ static dibs_err query_sync(dibs_lock *l, struct info_query *q,
         return err;
     dibs_client *c = l->c; /* another thread may free the handle meanwhile */
     dibs__op_init(&q->op, l);
-    q->op.run = run;
+    q->op.start = run;
     q->deadline = 0; /* each page of a queue has its own time limit */
     err = dibs__op_wait(&q->op);
     dibs__client_leave(c);
@@ -401,7 +402,7 @@ static dibs_err get_info(dibs_lock *l, dibs_lock_info *out)
         return dibs__lock_report_invalid_arg(l);
     dibs_err err = query_sync(l, &q, info_run);
     if (err == DIBS_OK)
-        dibs__struct_give(&dibs__struct_lock_info, &q.info, out);
+        dibs__struct_write(&dibs__struct_lock_info, &q.info, out);
     return err;
 }
 
@@ -485,11 +486,11 @@ static dibs_err query_begin(dibs_lock *l, const struct info_query *from)
     q->force_fn = from->force_fn;
     q->info_fn = from->info_fn;
     q->inspected_fn = from->inspected_fn;
-    q->op.ended = from->op.ended;
+    q->op.on_ended = from->op.on_ended;
     q->op.arg = from->op.arg;
     q->op.custom_completion = true;
     q->op.complete = query_call_user;
-    q->op.run = info_run;
+    q->op.start = info_run;
     dibs__op_begin(&q->op);
     return DIBS_OK;
 }
@@ -545,7 +546,7 @@ dibs_err dibs__lock_inspect(dibs_lock *l, dibs__lock_inspected *done, void *arg)
 {
     struct info_query from = {.inspected_fn = done, .op = {.arg = arg}};
 
-    from.op.ended = on_inspect_ended;
+    from.op.on_ended = on_inspect_ended;
     return query_begin(l, &from);
 }
 

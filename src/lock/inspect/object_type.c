@@ -135,7 +135,7 @@ static dibs_err inspect_by_name(dibs_client *c, const char *name,
     dibs_err err =
         dibs__object_inspect(c, name, dibs__name_length(name), &info);
     if (err == DIBS_OK)
-        dibs__struct_give(&dibs__struct_lock_info, &info, out);
+        dibs__struct_write(&dibs__struct_lock_info, &info, out);
     return err;
 }
 

@@ -20,7 +20,7 @@
 
 struct lookup {
     struct dibs__operation op;
-    char id[DIBS__WHO_ID_LEN + 1];
+    char id[DIBS__CLIENT_ID_LEN + 1];
     struct dibs__client_info who;
     dibs_who_cb fn;
 };
@@ -63,8 +63,8 @@ static void lookup_run(struct dibs__operation *op)
 {
     op->command.quiet = true; /* a failure is not logged: the result is extra */
     op->command.no_script = true;
-    dibs__op_send_own(op, write_client_list, 1u << REPLY_TEXT,
-                      on_client_list_reply, dibs__entry_timeout(op->entry));
+    dibs__op_send_custom(op, write_client_list, 1u << REPLY_TEXT,
+                         on_client_list_reply, dibs__entry_timeout(op->entry));
 }
 
 static void lookup_call_user(struct dibs__operation *op)
@@ -89,7 +89,7 @@ static dibs_err lookup_begin(dibs_lock *l, const char *owner, dibs_who_cb cb,
     lk->op.arg = arg;
     lk->op.custom_completion = true;
     lk->op.complete = lookup_call_user;
-    lk->op.run = lookup_run;
+    lk->op.start = lookup_run;
     dibs__op_begin(&lk->op);
     return DIBS_OK;
 }

@@ -37,9 +37,9 @@ static void on_request_reply(struct dibs__command *cmd, dibs_err err,
 
 static void request_start(struct dibs__operation *op)
 {
-    dibs__op_send_own(op, request_write,
-                      1u << REPLY_NUM | 1u << REPLY_TEXT | 1u << REPLY_ARRAY,
-                      on_request_reply, 2 * dibs__entry_timeout(op->entry));
+    dibs__op_send_custom(op, request_write,
+                         1u << REPLY_NUM | 1u << REPLY_TEXT | 1u << REPLY_ARRAY,
+                         on_request_reply, 2 * dibs__entry_timeout(op->entry));
 }
 
 void dibs__request_head(const struct dibs__request *r,
@@ -47,27 +47,27 @@ void dibs__request_head(const struct dibs__request *r,
                         size_t args, struct dibs__buf *out, bool whole)
 {
     dibs__script_head(out, script, whole, keys,
-                      args + dibs__publish_count(r->op.entry));
+                      args + dibs__publish_arg_count(r->op.entry));
 }
 
 void dibs__request_args(const struct dibs__request *r, const char *letters,
                         struct dibs__buf *out)
 {
     for (; *letters; letters++)
-        dibs__arg_write(*letters, &r->op.args, out);
+        dibs__param_write(*letters, &r->op.args, out);
 }
 
 void dibs__request_name(const struct dibs__lock_entry *entry,
                         char id[DIBS__REQUEST_ID])
 {
     snprintf(id, DIBS__REQUEST_ID, "%s:%llu", entry->manager->c->id,
-             (unsigned long long)dibs__owner_number());
+             (unsigned long long)dibs__owner_new_number());
 }
 
 static dibs_err request_sync(dibs_lock *l, struct dibs__request *r)
 {
     dibs__op_init(&r->op, l);
-    r->op.run = request_start;
+    r->op.start = request_start;
     return dibs__op_wait(&r->op);
 }
 
@@ -90,7 +90,7 @@ static dibs_err request_async(dibs_lock *l, const struct dibs__request *from,
     memcpy(r->id, from->id, sizeof r->id);
     if (text_size)
         r->text = memcpy(r + 1, from->text, text_size);
-    r->op.run = request_start;
+    r->op.start = request_start;
     r->op.fn = cb;
     r->op.arg = arg;
     dibs__op_begin(&r->op);

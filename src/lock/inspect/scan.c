@@ -48,7 +48,7 @@ struct scan {
 static void scan_write(struct dibs__command *cmd, struct dibs__buf *out,
                        bool whole)
 {
-    struct scan *s = DIBS_OF(cmd, struct scan, query.call);
+    struct scan *s = DIBS_OF(cmd, struct scan, query.cmd);
 
     (void)whole;
     dibs__buf_array(out, s->match ? 8 : 6);
@@ -96,10 +96,10 @@ static dibs_err next_page(dibs_client *c, struct scan *s)
     if (err != DIBS_OK)
         return err;
     dibs__buf_cut(&s->names, 0);
-    s->query.call.write = scan_write;
-    s->query.call.expects = 1u << REPLY_ARRAY;
-    s->query.call.slot = s->route.server ? -1 : 0;
-    s->query.take = scan_take;
+    s->query.cmd.write = scan_write;
+    s->query.cmd.expects = 1u << REPLY_ARRAY;
+    s->query.cmd.slot = s->route.server ? -1 : 0;
+    s->query.read_reply = scan_take;
     err = dibs__sync_query_run(c, s->route, &s->query);
     dibs__client_leave(c);
     return err;

@@ -51,7 +51,7 @@ static void write_numsub(struct dibs__command *cmd, struct dibs__buf *out,
         &dibs__type_read,
         &dibs__type_slots,
     };
-    const struct count *ct = DIBS_OF(cmd, struct count, query.call);
+    const struct count *ct = DIBS_OF(cmd, struct count, query.cmd);
 
     (void)whole;
     dibs__buf_array(out, 2 + CHANNELS);
@@ -83,10 +83,10 @@ static dibs_err query_numsub(struct count *ct, const char *subcommand)
 {
     ct->subcommand = subcommand;
     ct->found = 0;
-    ct->query.call.write = write_numsub;
-    ct->query.call.expects = 1u << REPLY_ARRAY;
-    ct->query.call.slot = ct->entry->hash_slot;
-    ct->query.take = take_numsub;
+    ct->query.cmd.write = write_numsub;
+    ct->query.cmd.expects = 1u << REPLY_ARRAY;
+    ct->query.cmd.slot = ct->entry->hash_slot;
+    ct->query.read_reply = take_numsub;
     return dibs__sync_query_run(dibs__entry_client(ct->entry),
                                 dibs__entry_route(ct->entry), &ct->query);
 }
@@ -95,7 +95,7 @@ static dibs_err query_numsub(struct count *ct, const char *subcommand)
 static void write_read_key(struct dibs__command *cmd, struct dibs__buf *out,
                            bool whole)
 {
-    const struct count *ct = DIBS_OF(cmd, struct count, query.call);
+    const struct count *ct = DIBS_OF(cmd, struct count, query.cmd);
     bool queue = strcmp(ct->subcommand, QUEUE_KEY) == 0;
 
     (void)whole;
@@ -124,11 +124,11 @@ static int64_t read_key(struct count *ct, const char *key)
 {
     ct->subcommand = key;
     ct->found = 0;
-    ct->query.call.write = write_read_key;
-    ct->query.call.expects =
+    ct->query.cmd.write = write_read_key;
+    ct->query.cmd.expects =
         1u << REPLY_ARRAY | 1u << REPLY_TEXT | 1u << REPLY_NIL;
-    ct->query.call.quiet = true;
-    ct->query.take = take_key;
+    ct->query.cmd.quiet = true;
+    ct->query.read_reply = take_key;
     (void)dibs__sync_query_run(dibs__entry_client(ct->entry),
                                dibs__entry_route(ct->entry), &ct->query);
     return ct->found;

@@ -154,9 +154,9 @@ void dibs__on_key_invalidated(struct dibs__lock_manager *manager,
 }
 
 void dibs__on_all_keys_invalidated(struct dibs__lock_manager *manager,
-                                   dibs__meant *meant, const void *arg)
+                                   dibs__slot_filter *filter, const void *arg)
 {
     for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(manager, l));)
-        if (meant(arg, l->hash_slot))
+        if (filter(arg, l->hash_slot))
             recheck_entry(l, true);
 }

@@ -84,7 +84,7 @@ static void orphan_release_write(struct dibs__command *cmd,
     enum dibs__lock_command verb =
         r->entry->type->shared ? VERB_RELEASE : VERB_FORCE;
 
-    dibs__lock_command_write(verb, &args, out, whole);
+    dibs__lock_command_encode(verb, &args, out, whole);
 }
 
 static void log_reaped(const struct orphan_release *r)
@@ -125,7 +125,7 @@ static void orphan_release_replied(struct dibs__command *cmd, dibs_err err,
     if (!no_reply && r->until == INT64_MAX)
         r->until = dibs__add(now, dibs__min(r->lease_ms, LATE_COPY_MS));
     bool done = now >= r->until || manager->orphans_abandoned ||
-                manager->c->ending || (r->on_close && !no_reply) ||
+                manager->c->closing_conns || (r->on_close && !no_reply) ||
                 (r->is_gc && !is_woken_reply(reply));
     if (done && r->on_close && err != DIBS_OK && !r->is_gc)
         manager->orphan_release_failed = true;
@@ -197,7 +197,7 @@ static void orphan_release_send(struct orphan_release *r)
     }
     r->in_flight = true;
     r->command.write = orphan_release_write;
-    r->command.done = orphan_release_replied;
+    r->command.on_reply = orphan_release_replied;
     dibs__entry_fill_command(r->entry, &r->command,
                              dibs__entry_timeout(r->entry), 0);
     r->command.connect_by = r->command.deadline;
@@ -295,7 +295,7 @@ void dibs__hold_expire_locally(struct dibs__lock_entry *entry,
         else if (entry->type->layout == LAYOUT_RW)
             release_expired_mode(entry, h);
     }
-    dibs__hold_lose_by(entry, h, "its lease is over");
+    dibs__hold_lose_with_text(entry, h, "its lease is over");
 }
 
 void dibs__fair_queue_gc(struct dibs__lock_entry *entry, bool woken)
@@ -314,7 +314,8 @@ void dibs__fair_queue_gc(struct dibs__lock_entry *entry, bool woken)
     dibs__loop_post(&dibs__entry_client(entry)->loop, &r->start);
 }
 
-void dibs__release_on_close(struct dibs__lock_entry *entry, uint64_t owner_id)
+void dibs__orphan_release_on_close(struct dibs__lock_entry *entry,
+                                   uint64_t owner_id)
 {
     struct orphan_release *r = orphan_release_new(entry, owner_id);
 

@@ -17,7 +17,7 @@
  *         when a hold ends cannot reach the next hold of its owner, which gets
  *         another owner id then (hold.renewal_in_flight).
  *
- * Verify  A renewal with LEASE_LOOK changes nothing, but its reply shows
+ * Verify  A renewal with LEASE_VERIFY_ONLY changes nothing, but its reply shows
  *         whether the hold exists. After a reconnect all holds of the server
  *         are due, since it may be another one or have lost data
  *         (lock_manager.c); those without renewal are verified so. Also after
@@ -86,11 +86,11 @@ static void confirm_hold(struct dibs__lock_entry *entry, struct dibs__hold *h,
 {
     int64_t now = dibs__now_ms();
 
-    if (item->lease_ms == LEASE_LOOK) {
+    if (item->lease_ms == LEASE_VERIFY_ONLY) {
         h->state = HOLD_HELD;
         dibs__hold_confirm(entry, h);
     } else {
-        dibs__hold_renewed(entry, h, sent, item->lease_ms);
+        dibs__hold_set_lease(entry, h, sent, item->lease_ms);
         dibs__stats_count(dibs__entry_client(entry)->stats, STAT_RENEWALS, 1);
     }
     if (h->needs_verify)
@@ -120,7 +120,7 @@ static bool apply_result(struct dibs__renew_item *item, char code,
     int64_t now = dibs__now_ms();
     if (h) {
         h->may_have_stale_copy |=
-            h->renewal_in_flight && cmd && cmd->maybe_live_copy;
+            h->renewal_in_flight && cmd && cmd->may_have_stale_copy;
         h->in_renewal_batch = h->renewal_in_flight = false;
         h->invalidated |= reads == READS_EARLY;
         h->tracked = reads == READS_DONE && code == RENEW_OK && !h->invalidated;
@@ -207,7 +207,7 @@ static void limit_leases(struct renew_batch *b)
         struct dibs__renew_item *item = &b->items[i];
         int64_t most = item->max_until - now;
         if (item->lease_ms > most)
-            item->lease_ms = most > 0 ? most : LEASE_LOOK;
+            item->lease_ms = most > 0 ? most : LEASE_VERIFY_ONLY;
     }
 }
 
@@ -217,7 +217,7 @@ static void renew_batch_write(struct dibs__command *cmd, struct dibs__buf *out,
     struct renew_batch *b = DIBS_OF(cmd, struct renew_batch, command);
 
     limit_leases(b);
-    dibs__renew_write(b->items, b->count, out, whole);
+    dibs__renew_command_encode(b->items, b->count, out, whole);
 }
 
 /* Appends the tracked reads to the write of the batch, if it is sent now. */
@@ -228,7 +228,7 @@ static void send_tracked_reads(struct renew_batch *b)
     if (b->command.state != CMD_SENT ||
         !dibs__key_tracking_is_on(b->command.server))
         return;
-    unsigned count = dibs__tracking_reads_write(b->items, b->count, &out);
+    unsigned count = dibs__tracking_reads_encode(b->items, b->count, &out);
     b->reads_sent = dibs__key_tracking_read(b->command.server, &out, count);
 }
 
@@ -237,21 +237,22 @@ static void renew_batch_send(struct renew_batch *b)
     int64_t attempt_ms = b->manager->c->to.command_timeout_ms;
 
     for (size_t i = 0; i < b->count; i++)
-        if (b->items[i].lease_ms != LEASE_LOOK)
+        if (b->items[i].lease_ms != LEASE_VERIFY_ONLY)
             attempt_ms =
                 dibs__min(attempt_ms, b->items[i].lease_ms / ATTEMPT_DIV);
     attempt_ms = dibs__max(attempt_ms, ATTEMPT_MIN_MS);
     b->sent_us = dibs__now_us();
     b->command.write = renew_batch_write;
-    b->command.done = renew_batch_replied;
+    b->command.on_reply = renew_batch_replied;
     b->command.attempt_ms = attempt_ms;
     b->command.deadline = dibs__now_ms() + 2 * attempt_ms;
     b->command.connect_by = b->command.deadline;
     b->command.slot = b->count > 1 ? -1 : b->items[0].entry->hash_slot;
     b->sending = true;
-    dibs__command_run_now(b->server ? (struct dibs__route){.server = b->server}
-                                    : b->manager->c->route,
-                          &b->command);
+    dibs__command_start_now(b->server
+                                ? (struct dibs__route){.server = b->server}
+                                : b->manager->c->route,
+                            &b->command);
     b->sending = false;
     if (b->done)
         dibs__free(b);
@@ -335,9 +336,10 @@ static bool plan_renewal(struct dibs__lock_entry *entry, struct dibs__hold *h,
     h->in_renewal_batch = true;
     item->owner_id = h->owner_id;
     item->value = h->value;
-    item->lease_ms = renews && terms.renewed && lease > 0 ? lease : LEASE_LOOK;
+    item->lease_ms =
+        renews && terms.renewed && lease > 0 ? lease : LEASE_VERIFY_ONLY;
     item->max_until = terms.max_until;
-    h->renewal_in_flight = item->lease_ms != LEASE_LOOK;
+    h->renewal_in_flight = item->lease_ms != LEASE_VERIFY_ONLY;
     item->needs_verify = h->needs_verify || h->invalidated;
     h->needs_verify = h->invalidated = false;
     dibs__hold_schedule(entry, h, INT64_MAX);

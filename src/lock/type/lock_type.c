@@ -123,7 +123,7 @@ static unsigned publish_modes(const struct dibs__lock_entry *entry)
     return c->cluster ? dibs__client_pubsub_mode(c) : 0;
 }
 
-size_t dibs__publish_count(const struct dibs__lock_entry *entry)
+size_t dibs__publish_arg_count(const struct dibs__lock_entry *entry)
 {
     unsigned modes = publish_modes(entry);
 
@@ -162,8 +162,11 @@ static const char *const key_suffixes[128] = {
 };
 
 static const char *const registration_texts[] = {
-    [HOW_PLAIN] = "",        [HOW_NEW] = "new",         [HOW_AGAIN] = "again",
-    [HOW_CALLED] = "called", [HOW_FOREIGN] = "foreign",
+    [REG_NONE] = "",
+    [REG_NEW] = "new",
+    [REG_REFRESH] = "again",
+    [REG_WOKEN] = "called",
+    [REG_EXTERNAL_RELEASE] = "foreign",
 };
 
 /* Part of the wake-up channel behind the client's id. Plain and fenced locks of
@@ -180,8 +183,8 @@ static const char *wake_channel_tail(const struct dibs__lock_entry *entry)
     return braced ? "}" : "";
 }
 
-void dibs__turn_channel(const struct dibs__lock_entry *entry,
-                        struct dibs__buf *out)
+void dibs__client_channel(const struct dibs__lock_entry *entry,
+                          struct dibs__buf *out)
 {
     dibs__entry_channel(entry, out);
     dibs__buf_text(out, ":");
@@ -195,7 +198,7 @@ static void wake_channel_arg(struct dibs__buf *out,
     dibs__buf_arg_open(out, dibs__entry_key_len(entry, entry->type->channel) +
                                 1 + strlen(entry->manager->c->id) +
                                 strlen(wake_channel_tail(entry)));
-    dibs__turn_channel(entry, out);
+    dibs__client_channel(entry, out);
     dibs__buf_arg_close(out);
 }
 
@@ -373,8 +376,8 @@ static int64_t number_param(char param, const struct dibs__command_args *args)
     }
 }
 
-void dibs__arg_write(char param, const struct dibs__command_args *args,
-                     struct dibs__buf *out)
+void dibs__param_write(char param, const struct dibs__command_args *args,
+                       struct dibs__buf *out)
 {
     if (key_prefixes[param & 127])
         dibs__entry_key_arg(args->entry, key_prefixes[param & 127], out);
@@ -393,7 +396,7 @@ static const char *optional_args(enum dibs__lock_command verb,
 
     if (verb == VERB_ACQUIRE && args->registration)
         return type->register_args;
-    return verb == VERB_HANDOVER && args->shortens_ttl && type->shorten_args
+    return verb == VERB_HANDOFF && args->shortens_ttl && type->shorten_args
                ? type->shorten_args
                : "";
 }
@@ -405,9 +408,9 @@ static size_t count_before_publish(const char *params)
     return strcspn(params, DIBS__PARAMS(PARAM_PUBLISH));
 }
 
-void dibs__lock_command_write(enum dibs__lock_command verb,
-                              const struct dibs__command_args *args,
-                              struct dibs__buf *out, bool whole)
+void dibs__lock_command_encode(enum dibs__lock_command verb,
+                               const struct dibs__command_args *args,
+                               struct dibs__buf *out, bool whole)
 {
     const struct dibs__lock_type *type = args->entry->type;
     const struct dibs__lock_command_spec *command = &type->command[verb];
@@ -418,17 +421,18 @@ void dibs__lock_command_write(enum dibs__lock_command verb,
                      optional[optional_count] == PARAM_PUBLISH;
 
     assert(dibs__lock_type_has(type, verb));
-    dibs__script_head(out, command->script, whole, strlen(command->keys),
-                      arg_count + optional_count +
-                          (publishes ? dibs__publish_count(args->entry) : 0));
+    dibs__script_head(
+        out, command->script, whole, strlen(command->keys),
+        arg_count + optional_count +
+            (publishes ? dibs__publish_arg_count(args->entry) : 0));
     for (const char *at = command->keys; *at; at++)
-        dibs__arg_write(*at, args, out);
+        dibs__param_write(*at, args, out);
     for (size_t i = 0; i < arg_count; i++)
-        dibs__arg_write(command->args[i], args, out);
+        dibs__param_write(command->args[i], args, out);
     for (size_t i = 0; i < optional_count; i++)
-        dibs__arg_write(optional[i], args, out);
+        dibs__param_write(optional[i], args, out);
     if (publishes)
-        dibs__arg_write(PARAM_PUBLISH, args, out);
+        dibs__param_write(PARAM_PUBLISH, args, out);
 }
 
 static void renew_keys_write(const struct dibs__renew_item *items, size_t count,
@@ -438,7 +442,7 @@ static void renew_keys_write(const struct dibs__renew_item *items, size_t count,
         struct dibs__command_args args = {.entry = items[i].entry,
                                           .owner_id = items[i].owner_id};
         for (const char *at = args.entry->type->renew_keys; *at; at++)
-            dibs__arg_write(*at, &args, out);
+            dibs__param_write(*at, &args, out);
     }
 }
 
@@ -451,7 +455,7 @@ static void renew_id_arg(const struct dibs__renew_item *item,
     char text[DIBS_OWNER_MAX];
 
     if (item->entry->type->renew_arg)
-        dibs__arg_write(item->entry->type->renew_arg, &args, out);
+        dibs__param_write(item->entry->type->renew_arg, &args, out);
     else
         dibs__buf_arg(out, text,
                       dibs__owner_text(item->entry, item->owner_id, text));
@@ -459,8 +463,8 @@ static void renew_id_arg(const struct dibs__renew_item *item,
 
 /* In a cluster the keys of several holds may be in different slots, which one
  * command must not have as KEYS: they are passed as arguments. */
-void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
-                       struct dibs__buf *out, bool whole)
+void dibs__renew_command_encode(const struct dibs__renew_item *items,
+                                size_t count, struct dibs__buf *out, bool whole)
 {
     const struct dibs__lock_type *type = items[0].entry->type;
     bool keys_as_args =
@@ -479,8 +483,8 @@ void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
         renew_keys_write(items, count, out);
 }
 
-unsigned dibs__tracking_reads_write(const struct dibs__renew_item *items,
-                                    size_t count, struct dibs__buf *out)
+unsigned dibs__tracking_reads_encode(const struct dibs__renew_item *items,
+                                     size_t count, struct dibs__buf *out)
 {
     const struct dibs__lock_type *type = items[0].entry->type;
     bool one_per_hold = dibs__entry_client(items[0].entry)->cluster;
@@ -488,7 +492,7 @@ unsigned dibs__tracking_reads_write(const struct dibs__renew_item *items,
     unsigned commands = 0;
 
     for (size_t i = 0; i < count; i += each, commands++) {
-        dibs__key_tracking_next(out);
+        dibs__key_tracking_append_caching(out);
         dibs__buf_array(out, 1 + strlen(type->renew_keys) * each);
         dibs__buf_arg_text(out, "EXISTS");
         renew_keys_write(&items[i], each, out);
@@ -499,10 +503,10 @@ unsigned dibs__tracking_reads_write(const struct dibs__renew_item *items,
 /* ---- replies ----------------------------------------------------------- */
 
 static void decode_number(enum dibs__lock_command verb, int64_t num,
-                          struct dibs__acquired *out)
+                          struct dibs__acquire_outcome *out)
 {
     out->result = RESULT_REFUSED;
-    if (verb == VERB_HANDOVER) {
+    if (verb == VERB_HANDOFF) {
         out->result =
             num == SCRIPT_MOVED ? RESULT_ACQUIRED : RESULT_OUTER_HOLD_LOST;
     } else if (num >= SCRIPT_BUSY_NO_TTL) {
@@ -515,32 +519,32 @@ static void decode_number(enum dibs__lock_command verb, int64_t num,
         out->result = RESULT_OUTER_HOLD_LOST;
     } else if (num == SCRIPT_SELF_DEADLOCK) {
         out->err = DIBS_ERR_UPGRADE;
-    } else if (num == SCRIPT_NO_LOCK) {
+    } else if (num == SCRIPT_WRONG_TYPE) {
         out->err = DIBS_ERR_WRONGTYPE;
     }
 }
 
 /* Busy, with the reply to the registration. */
 static void decode_registration(const struct dibs__reply *reply,
-                                struct dibs__acquired *out)
+                                struct dibs__acquire_outcome *out)
 {
     int64_t ms, registration;
 
     if (!dibs__reply_num(reply, 0, &ms) ||
         !dibs__reply_num(reply, 1, &registration) || ms < SCRIPT_BUSY_NO_TTL ||
-        registration < TOLD_ALONE || registration > TOLD_DUTY)
+        registration < REG_REJECTED || registration > REG_DESIGNATED_LISTENER)
         return;
     out->result = RESULT_BUSY;
     out->retry_after_ms = dibs__reply_ms(ms);
-    out->told = (enum dibs__told)registration;
+    out->registration = (enum dibs__reg_reply)registration;
 }
 
 void dibs__decode_plain_reply(enum dibs__lock_command verb,
                               const struct dibs__reply *reply,
-                              struct dibs__acquired *out)
+                              struct dibs__acquire_outcome *out)
 {
-    *out = (struct dibs__acquired){.result = RESULT_REFUSED,
-                                   .err = DIBS_ERR_PROTOCOL};
+    *out = (struct dibs__acquire_outcome){.result = RESULT_REFUSED,
+                                          .err = DIBS_ERR_PROTOCOL};
     if (reply->type == REPLY_NIL && verb == VERB_ACQUIRE)
         out->result = RESULT_ACQUIRED;
     else if (reply->type == REPLY_NUM)
@@ -565,7 +569,7 @@ int64_t dibs__parse_number(const char *text, const char *end)
 
 void dibs__decode_numbered_reply(enum dibs__lock_command verb,
                                  const struct dibs__reply *reply,
-                                 struct dibs__acquired *out)
+                                 struct dibs__acquire_outcome *out)
 {
     dibs__decode_plain_reply(verb, reply, out);
     if (reply->type == REPLY_TEXT) {

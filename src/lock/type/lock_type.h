@@ -35,12 +35,12 @@ struct dibs__lock_entry;
 enum dibs__lock_command {
     VERB_ACQUIRE,
     VERB_RELEASE,
-    VERB_HANDOVER,   /* transfer from one owner of this client to another */
-    VERB_FORCE,      /* end the hold of one owner, or of all */
-    VERB_LEAVE,      /* remove one waiter from the queue on the server */
-    VERB_DEREGISTER, /* remove this client from the queue on the server */
-    VERB_INFO,       /* reply: an array, see mutex_info.lua and fair_info.lua */
-    VERB_HOLDERS,    /* reply: an array, see holders.lua */
+    VERB_HANDOFF,     /* transfer from one owner of this client to another */
+    VERB_FORCE,       /* end the hold of one owner, or of all */
+    VERB_LEAVE_QUEUE, /* remove one waiter from the queue on the server */
+    VERB_DEREGISTER,  /* remove this client from the queue on the server */
+    VERB_INFO,    /* reply: an array, see mutex_info.lua and fair_info.lua */
+    VERB_HOLDERS, /* reply: an array, see holders.lua */
     VERB_COUNT
 };
 
@@ -53,7 +53,7 @@ enum dibs__script_result {
     SCRIPT_OUTER_HOLD_LOST = -3, /* re-entry, but the outer hold is gone */
     SCRIPT_SELF_DEADLOCK = -5,   /* the owner would wait for itself */
     /* ACQUIRE, FORCE, INFO, HOLDERS, and RELEASE of a batch. */
-    SCRIPT_NO_LOCK = -6, /* the key is another type of lock, or no lock */
+    SCRIPT_WRONG_TYPE = -6, /* the key is another type of lock, or no lock */
     /* ACQUIRE of a batch. */
     SCRIPT_NOT_BATCHABLE = -7, /* needs a command of its own */
     /* RELEASE: from FREED up if the lock is free: FREED + the number of clients
@@ -112,7 +112,7 @@ struct dibs__command_args {
         int64_t count;    /* INFO: number of positions */
     };
     /* RELEASE of the last level: time for which the lock stays taken without an
-     * owner. DETACH: nothing is sent. */
+     * owner. HOLD_OFF_DETACH: nothing is sent. */
     int64_t hold_off_ms;
     bool enqueue : 1;      /* ACQUIRE: the call waits if busy: note that on the
                               server; undone by LEAVE */
@@ -120,7 +120,7 @@ struct dibs__command_args {
                               publish that */
     bool all : 1; /* FORCE: all owners that share the lock. DEREGISTER: also as
                      designated listener */
-    unsigned char registration;        /* ACQUIRE: enum dibs__how */
+    unsigned char registration;        /* ACQUIRE: enum dibs__registration */
     struct dibs__coarse_time begun_at; /* start of the call, for statistics;
                                           here to save space. 0: not counted */
     const char *text; /* FORCE: the owner as text, instead of owner_id */
@@ -143,13 +143,13 @@ enum dibs__acquire_result {
 };
 
 /* The decoded reply to an ACQUIRE or HANDOVER. */
-struct dibs__acquired {
+struct dibs__acquire_outcome {
     enum dibs__acquire_result result;
-    dibs_err err;           /* REFUSED */
-    int64_t retry_after_ms; /* BUSY; < 0: unknown */
-    enum dibs__told told;   /* BUSY, reply to a registration */
-    int64_t value;          /* ACQUIRED: value of the hold; 0: none */
-    int64_t slot_total;     /* ACQUIRED: number of slots; 0: not in the reply */
+    dibs_err err;                      /* REFUSED */
+    int64_t retry_after_ms;            /* BUSY; < 0: unknown */
+    enum dibs__reg_reply registration; /* BUSY, reply to a registration */
+    int64_t value;      /* ACQUIRED: value of the hold; 0: none */
+    int64_t slot_total; /* ACQUIRED: number of slots; 0: not in the reply */
 };
 
 /* One hold of a renewal batch. */
@@ -158,17 +158,17 @@ struct dibs__renew_item {
     uint64_t owner_id;
     uint64_t hold_number; /* identifies the hold; never reused */
     int64_t value;        /* value of the hold */
-    int64_t lease_ms;     /* LEASE_LOOK: only check that the hold exists */
-    int64_t max_until;    /* the new lease must not end later */
-    bool needs_verify;    /* the hold needed verification when it was sent */
-    int64_t due_at;       /* time of its lease timer */
+    int64_t lease_ms;  /* LEASE_VERIFY_ONLY: only check that the hold exists */
+    int64_t max_until; /* the new lease must not end later */
+    bool needs_verify; /* the hold needed verification when it was sent */
+    int64_t due_at;    /* time of its lease timer */
 };
 
 /* For hold_off_ms: the hold stays on the server for another client. */
-#define DETACH (-1)
+#define HOLD_OFF_DETACH (-1)
 
 /* For lease_ms: shorter than any TTL, so the renewal changes nothing. */
-#define LEASE_LOOK (-1)
+#define LEASE_VERIFY_ONLY (-1)
 
 /* Keys and arguments of a command. {name}: the lock's name in braces, or the
  * name itself if it has a brace already. */
@@ -246,7 +246,7 @@ struct dibs__lock_type {
     /* Of a read-write lock: the other mode. An info about this mode reports a
      * lock that is held in the other mode as not locked, as Redisson does.
      * Other types: NONE. */
-    dibs_mode other_half;
+    dibs_mode other_mode;
     enum dibs__retry_policy retry_policy; /* which waiters retry */
     bool has_server_queue; /* the server keeps a queue of waiters and wakes them
                             */
@@ -265,11 +265,13 @@ struct dibs__lock_type {
     const char *register_args; /* more arguments of an ACQUIRE that registers;
                                   before the publish commands */
     const char *shorten_args;  /* more arguments of HANDOVER, if shortens_ttl */
-    unsigned taken_types; /* reply types that mean "acquired", a bit each */
-    unsigned other_types; /* all other valid reply types */
+    unsigned
+        acquired_reply_types; /* reply types that mean "acquired", a bit each */
+    unsigned busy_reply_types; /* all other valid reply types */
     /* Decodes the reply to an ACQUIRE or HANDOVER. */
     void (*decode)(enum dibs__lock_command verb,
-                   const struct dibs__reply *reply, struct dibs__acquired *out);
+                   const struct dibs__reply *reply,
+                   struct dibs__acquire_outcome *out);
     /* NULL: those of lock_waiter.c. */
     const struct dibs__wait_queue_ops *wait_ops;
     /* Returns the pause of a waiter after the reply "busy" with this TTL; < 0:
@@ -297,28 +299,29 @@ static inline bool dibs__lock_type_has(const struct dibs__lock_type *type,
 
 /* Appends the command of a verb that the type has. whole: EVAL with the text of
  * the script, instead of its hash. */
-void dibs__lock_command_write(enum dibs__lock_command verb,
-                              const struct dibs__command_args *args,
-                              struct dibs__buf *out, bool whole);
+void dibs__lock_command_encode(enum dibs__lock_command verb,
+                               const struct dibs__command_args *args,
+                               struct dibs__buf *out, bool whole);
 /* Appends the command that renews these holds. Their types have the same
  * renew_script. */
-void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
-                       struct dibs__buf *out, bool whole);
+void dibs__renew_command_encode(const struct dibs__renew_item *items,
+                                size_t count, struct dibs__buf *out,
+                                bool whole);
 /* Appends tracked reads of their keys, so that the server sends an invalidation
  * when a key changes. Returns the number of commands: in a cluster one for each
  * hold, otherwise one. */
-unsigned dibs__tracking_reads_write(const struct dibs__renew_item *items,
-                                    size_t count, struct dibs__buf *out);
+unsigned dibs__tracking_reads_encode(const struct dibs__renew_item *items,
+                                     size_t count, struct dibs__buf *out);
 /* Appends a parameter, of enum dibs__param. */
-void dibs__arg_write(char param, const struct dibs__command_args *args,
-                     struct dibs__buf *out);
+void dibs__param_write(char param, const struct dibs__command_args *args,
+                       struct dibs__buf *out);
 
 /* Writes the owner's name on the server. Returns its length. */
 size_t dibs__owner_text(const struct dibs__lock_entry *entry, uint64_t owner_id,
                         char buf[DIBS_OWNER_MAX]);
 /* Appends the name of the wake-up channel of this client. */
-void dibs__turn_channel(const struct dibs__lock_entry *entry,
-                        struct dibs__buf *out);
+void dibs__client_channel(const struct dibs__lock_entry *entry,
+                          struct dibs__buf *out);
 /* Appends the argument "{name}:" + one + two, the form in which Redisson names
  * keys beside a lock's. */
 void dibs__suffix_arg(struct dibs__buf *out,
@@ -326,23 +329,23 @@ void dibs__suffix_arg(struct dibs__buf *out,
                       const char *two);
 /* Returns the number of arguments that name the publish commands of a script; 0
  * unless in a cluster. */
-size_t dibs__publish_count(const struct dibs__lock_entry *entry);
+size_t dibs__publish_arg_count(const struct dibs__lock_entry *entry);
 
 /* For types whose scripts reply nil if acquired. */
 void dibs__decode_plain_reply(enum dibs__lock_command verb,
                               const struct dibs__reply *reply,
-                              struct dibs__acquired *out);
+                              struct dibs__acquire_outcome *out);
 #define DIBS__PLAIN_REPLIES                                                    \
-    .taken_types = 1u << REPLY_NIL, .other_types = 1u << REPLY_NUM,            \
+    .acquired_reply_types = 1u << REPLY_NIL, .busy_reply_types = 1u << REPLY_NUM,            \
     .decode = dibs__decode_plain_reply
 /* For types whose scripts reply the value of the hold as text if acquired, and
  * nil for a re-entry. */
 void dibs__decode_numbered_reply(enum dibs__lock_command verb,
                                  const struct dibs__reply *reply,
-                                 struct dibs__acquired *out);
+                                 struct dibs__acquire_outcome *out);
 #define DIBS__NUMBERED_REPLIES                                                 \
-    .taken_types = 1u << REPLY_NIL | 1u << REPLY_TEXT,                         \
-    .other_types = 1u << REPLY_NUM, .decode = dibs__decode_numbered_reply
+    .acquired_reply_types = 1u << REPLY_NIL | 1u << REPLY_TEXT,                         \
+    .busy_reply_types = 1u << REPLY_NUM, .decode = dibs__decode_numbered_reply
 /* Returns the decimal number at the start of a text, at most INT64_MAX. */
 int64_t dibs__parse_number(const char *text, const char *end);
 /* Returns the time until the holder's lease ends, at most two seconds with

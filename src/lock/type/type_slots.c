@@ -17,7 +17,7 @@
 /* The text is "slot" or "slot/total". */
 static void slots_decode(enum dibs__lock_command verb,
                          const struct dibs__reply *reply,
-                         struct dibs__acquired *out)
+                         struct dibs__acquire_outcome *out)
 {
     dibs__decode_numbered_reply(verb, reply, out);
     if (out->result != RESULT_ACQUIRED || reply->type != REPLY_TEXT)
@@ -53,11 +53,11 @@ const struct dibs__lock_type dibs__type_slots = {
                               DIBS__PARAMS(PARAM_PERMIT_ID, PARAM_SLOT,
                                            PARAM_TARGET_COUNT, PARAM_HOLD_OFF,
                                            PARAM_CHANNEL, PARAM_PUBLISH)},
-            [VERB_HANDOVER] = {&dibs__script_slots_handover,
-                               DIBS__PARAMS(PARAM_PERMITS, PARAM_SLOTS),
-                               DIBS__PARAMS(
-                                   PARAM_PERMIT_ID, PARAM_NEXT_PERMIT_ID,
-                                   PARAM_NEXT_OWNER, PARAM_LEASE, PARAM_SLOT)},
+            [VERB_HANDOFF] = {&dibs__script_slots_handover,
+                              DIBS__PARAMS(PARAM_PERMITS, PARAM_SLOTS),
+                              DIBS__PARAMS(
+                                  PARAM_PERMIT_ID, PARAM_NEXT_PERMIT_ID,
+                                  PARAM_NEXT_OWNER, PARAM_LEASE, PARAM_SLOT)},
             [VERB_FORCE] = {&dibs__script_slots_force, KEYS,
                             DIBS__PARAMS(PARAM_PERMIT_HEX, PARAM_CHANNEL,
                                          PARAM_PUBLISH)},
@@ -72,8 +72,8 @@ const struct dibs__lock_type dibs__type_slots = {
                               DIBS__PARAMS(PARAM_ZERO, PARAM_HOLDERS_MAX)},
         },
     .register_args = DIBS__PARAMS(PARAM_CLIENT_CHANNEL, PARAM_REGISTRATION),
-    .taken_types = 1u << REPLY_NIL | 1u << REPLY_TEXT,
-    .other_types = 1u << REPLY_NUM,
+    .acquired_reply_types = 1u << REPLY_NIL | 1u << REPLY_TEXT,
+    .busy_reply_types = 1u << REPLY_NUM,
     .decode = slots_decode,
     .retry_delay = dibs__retry_delay_default,
 };

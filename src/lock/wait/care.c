@@ -25,7 +25,7 @@ static void line_said(struct dibs__subscription *sub, char what)
     struct dibs__care *care =
         DIBS_OF(sub, struct dibs__wait_subscriptions, line)->care;
 
-    care->said(care, EAR_LINE, what);
+    care->said(care, WAIT_LOCK_CHANNEL, what);
 }
 
 static void own_said(struct dibs__subscription *sub, char what)
@@ -33,7 +33,7 @@ static void own_said(struct dibs__subscription *sub, char what)
     struct dibs__care *care =
         DIBS_OF(sub, struct dibs__wait_subscriptions, own)->care;
 
-    care->said(care, EAR_OWN, what);
+    care->said(care, WAIT_CLIENT_CHANNEL, what);
 }
 
 static struct dibs__wait_subscriptions *ears_of(struct dibs__care *care)
@@ -42,8 +42,8 @@ static struct dibs__wait_subscriptions *ears_of(struct dibs__care *care)
 
     if (!ears && (ears = dibs__calloc(1, sizeof *ears))) {
         ears->care = care;
-        ears->line.hear = line_said;
-        ears->own.hear = own_said;
+        ears->line.on_message = line_said;
+        ears->own.on_message = own_said;
         ears->own.optional = true;
         care->ears = ears;
     }
@@ -56,9 +56,10 @@ static void listen_own(const struct dibs__wait_queue *queue,
     struct dibs__wait_queue_info facts = queue->ops->info(queue);
     struct dibs__buf name = {0};
 
-    queue->ops->turn_channel(queue, &name);
+    queue->ops->client_channel(queue, &name);
     if (dibs__buf_ok(&name))
-        dibs__client_subscribe(facts.c, facts.slot, own, name.data, name.len);
+        dibs__client_subscribe(facts.client, facts.slot, own, name.data,
+                               name.len);
     dibs__buf_clear(&name);
 }
 
@@ -70,13 +71,13 @@ void dibs__care_listen(struct dibs__care *care, unsigned needs)
 
     if (!ears)
         return;
-    if (!(needs & EAR_LINE))
+    if (!(needs & WAIT_LOCK_CHANNEL))
         dibs__unsubscribe(&ears->line);
-    else if (!ears->line.on)
+    else if (!ears->line.channel)
         care->w->ops->subscribe(care->w, &ears->line);
-    if (!(needs & EAR_OWN))
+    if (!(needs & WAIT_CLIENT_CHANNEL))
         dibs__unsubscribe(&ears->own);
-    else if (!ears->own.on)
+    else if (!ears->own.channel)
         listen_own(care->w, &ears->own);
     if (!needs) {
         dibs__free(ears);
@@ -86,12 +87,12 @@ void dibs__care_listen(struct dibs__care *care, unsigned needs)
 
 bool dibs__care_wants_own(const struct dibs__care *care)
 {
-    return care->ears && care->ears->own.on;
+    return care->ears && care->ears->own.channel;
 }
 
 bool dibs__care_hears_own(const struct dibs__care *care)
 {
-    return care->ears && dibs__is_subscribed(&care->ears->own);
+    return care->ears && dibs__subscription_is_ready(&care->ears->own);
 }
 
 void dibs__care_deadline(struct dibs__care *care, int64_t deadline)
@@ -109,7 +110,7 @@ struct dibs__care *dibs__care_new(struct dibs__wait_queue *queue)
         return NULL;
     care->w = queue;
     care->turn.registers = facts.registers;
-    care->turn.told = facts.told;
+    care->turn.told = facts.queued_message;
     care->looks_at = INT64_MAX;
     return care;
 }

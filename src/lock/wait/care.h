@@ -28,15 +28,16 @@ struct dibs__care {
     struct dibs__timer timer;              /* io only */
     struct dibs__task post;
     /* A message on this channel; what NUL: subscribed, or refused. */
-    void (*said)(struct dibs__care *care, enum dibs__ear on, char what);
+    void (*said)(struct dibs__care *care, enum dibs__wait_channel on,
+                 char what);
 };
 
 /* Returns the care for a queue that has none, or NULL if out of memory. The
  * caller must set post.run, timer.fire and said. Any thread; requires
  * queue->mu. */
 struct dibs__care *dibs__care_new(struct dibs__wait_queue *queue);
-/* Subscribes to exactly these channels, bits of enum dibs__ear. Out of memory:
- * to none; the next call tries again. Thread: io, no mutex held. */
+/* Subscribes to exactly these channels, bits of enum dibs__wait_channel. Out of
+ * memory: to none; the next call tries again. Thread: io, no mutex held. */
 void dibs__care_listen(struct dibs__care *care, unsigned needs);
 /* Returns whether the subscription to the wake-up channel of this client was
  * sent; whether it is ready. Thread: io. */
@@ -49,16 +50,17 @@ void dibs__care_deadline(struct dibs__care *care, int64_t deadline);
 
 /* Returns whether a waiter that has just joined may retry before the head,
  * which needs more permits. */
-bool dibs__pass_joined(struct dibs__wait_queue *queue,
-                       const struct dibs__waiter *waiter) REQUIRES(*queue->mu);
+bool dibs__bypass_may_retry(struct dibs__wait_queue *queue,
+                            const struct dibs__waiter *waiter)
+    REQUIRES(*queue->mu);
 /* After the reply "busy" to this waiter: sets care.below, or the time of the
  * next retry. */
-void dibs__pass_refused(struct dibs__wait_queue *queue,
-                        struct dibs__waiter *waiter) REQUIRES(*queue->mu);
+void dibs__bypass_on_refusal(struct dibs__wait_queue *queue,
+                             struct dibs__waiter *waiter) REQUIRES(*queue->mu);
 /* After a waiter for `below` permits was refused: prepares a retry of the first
  * waiter that needs fewer, and returns it. Returns NULL if there is none, or if
  * its acquire is in flight: then its reply selects the next one. */
-struct dibs__waiter *dibs__pass_pick(struct dibs__wait_queue *queue,
-                                     int64_t below) REQUIRES(*queue->mu);
+struct dibs__waiter *dibs__bypass_next(struct dibs__wait_queue *queue,
+                                       int64_t below) REQUIRES(*queue->mu);
 
 #endif

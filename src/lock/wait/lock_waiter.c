@@ -22,7 +22,7 @@ static struct dibs__operation *operation_of(const struct dibs__waiter *waiter)
 
 static struct dibs__lock_entry *entry_of(struct dibs__wait_queue *queue)
 {
-    return DIBS_OF(queue, struct dibs__lock_entry, wait);
+    return DIBS_OF(queue, struct dibs__lock_entry, wait_queue);
 }
 
 /* ---- retry ------------------------------------------------------------- */
@@ -45,8 +45,9 @@ static bool lock_may_retry(struct dibs__wait_queue *queue,
     if (!dibs__entry_acquire_begin(entry, op))
         return false;
     op->args.registration =
-        waiter->polls ? HOW_PLAIN
-                      : (unsigned char)dibs__wait_queue_registration(queue);
+        waiter->poll_count
+            ? REG_NONE
+            : (unsigned char)dibs__wait_queue_registration(queue);
     return true;
 }
 
@@ -69,10 +70,10 @@ static void leave_queue_replied(struct dibs__command *cmd, dibs_err err,
     if (reply && reply->type == REPLY_NUM && reply->num == SCRIPT_WAITER_WOKEN)
         dibs__fair_queue_gc(entry, true);
     dibs__lock(&entry->mu);
-    dibs__wait_queue_leave(&entry->wait, &op->waiter);
+    dibs__wait_queue_leave(&entry->wait_queue, &op->waiter);
     enum dibs__renumber how = op->renumber;
     bool in_doubt =
-        op->may_have_stale_copy || cmd->maybe_live_copy || err != DIBS_OK;
+        op->may_have_stale_copy || cmd->may_have_stale_copy || err != DIBS_OK;
     op->may_have_stale_copy = false; /* the next owner id is new */
     op->args.enqueue = false;
     op->renumber = RENUMBER_NO;
@@ -84,11 +85,11 @@ static void leave_queue_replied(struct dibs__command *cmd, dibs_err err,
     if (in_doubt)
         release_old_id(entry, op->owner_id, op, how);
     if (closing)
-        dibs__acquire_end(op, DIBS_ERR_CLOSED);
+        dibs__acquire_leave_and_finish(op, DIBS_ERR_CLOSED);
     else if (canceled || expired)
-        dibs__acquire_end(op, canceled ? DIBS_ERR_CANCELED : last);
+        dibs__acquire_leave_and_finish(op, canceled ? DIBS_ERR_CANCELED : last);
     else
-        dibs__acquire_start_over(op);
+        dibs__acquire_rerun_as_reentry(op);
 }
 
 /* The waiter is in the queue on the server with a retired owner id: leaves that
@@ -103,8 +104,8 @@ static void leave_server_queue(struct dibs__operation *op)
     /* It stays in the wait queue, so that it can be canceled. */
     op->waiter.state = WAITER_ROLLING_BACK;
     dibs__unlock(&entry->mu);
-    dibs__place_leave(&entry->wait, &op->waiter, false);
-    dibs__op_send(op, VERB_LEAVE, leave_queue_replied,
+    dibs__place_leave(&entry->wait_queue, &op->waiter, false);
+    dibs__op_send(op, VERB_LEAVE_QUEUE, leave_queue_replied,
                   dibs__entry_timeout(entry), 0);
     dibs__op_resume(&resume);
 }
@@ -126,13 +127,14 @@ static enum dibs__renumber take_owner_id(struct dibs__operation *op)
     struct dibs__lock_entry *entry = op->entry;
 
     for (;;) {
-        unsigned before = atomic_load(&entry->manager->retired);
+        unsigned before = atomic_load(&entry->manager->retired_id_count);
         enum dibs__renumber how = retired_state(op);
         uint64_t owner_id =
-            how ? dibs__owner_wire(entry->manager, op->owner) : op->owner_id;
-        uint64_t writer_id = dibs__owner_writes(entry, op->owner, owner_id);
+            how ? dibs__owner_current_id(entry->manager, op->owner)
+                : op->owner_id;
+        uint64_t writer_id = dibs__owner_writer_id(entry, op->owner, owner_id);
         dibs__lock(&entry->mu);
-        if (atomic_load(&entry->manager->retired) == before) {
+        if (atomic_load(&entry->manager->retired_id_count) == before) {
             op->owner_id = op->args.owner_id = owner_id;
             op->args.other_id = writer_id;
             op->renumber = RENUMBER_NO;
@@ -159,7 +161,7 @@ static void retry_parked(struct dibs__operation *op)
         how = take_owner_id(op);
     if (op->may_have_stale_copy && op->owner_id != old)
         release_old_id(entry, old, op, how);
-    dibs__acquire_ask(op);
+    dibs__acquire_send(op);
 }
 
 static void lock_retry(struct dibs__waiter *waiter)
@@ -167,7 +169,7 @@ static void lock_retry(struct dibs__waiter *waiter)
     struct dibs__operation *op = operation_of(waiter);
 
     if (waiter->state == WAITER_IDLE)
-        dibs__acquire_start_over(op);
+        dibs__acquire_rerun_as_reentry(op);
     else
         retry_parked(op);
 }
@@ -186,7 +188,7 @@ static int64_t lock_held_until(struct dibs__wait_queue *queue, int64_t now)
     dibs__assert_held(&entry->mu);
     return entry->type->shared || entry->type->is_counting
                ? 0
-               : dibs__hold_until(entry, now);
+               : dibs__entry_held_until(entry, now);
 }
 
 static void lock_own_channel(const struct dibs__waiter *waiter,
@@ -204,7 +206,7 @@ static void lock_own_channel(const struct dibs__waiter *waiter,
 static void lock_turn_channel(const struct dibs__wait_queue *queue,
                               struct dibs__buf *name)
 {
-    dibs__turn_channel(DIBS_OF(queue, struct dibs__lock_entry, wait), name);
+    dibs__client_channel(DIBS_OF(queue, struct dibs__lock_entry, wait_queue), name);
 }
 
 /* ---- deregistration ---------------------------------------------------- */
@@ -224,7 +226,7 @@ static void deregister_write(struct dibs__command *cmd, struct dibs__buf *out,
     struct dibs__command_args args = {.entry = dereg->entry,
                                       .all = dereg->end_listening};
 
-    dibs__lock_command_write(VERB_DEREGISTER, &args, out, whole);
+    dibs__lock_command_encode(VERB_DEREGISTER, &args, out, whole);
 }
 
 static void deregister_replied(struct dibs__command *cmd, dibs_err err,
@@ -235,7 +237,7 @@ static void deregister_replied(struct dibs__command *cmd, dibs_err err,
 
     (void)err;
     (void)reply;
-    dibs__wait_queue_deregistered(&dereg->entry->wait);
+    dibs__wait_queue_deregistered(&dereg->entry->wait_queue);
     atomic_fetch_sub(&dereg->entry->manager->in_flight, 1);
     dibs__entry_unref(dereg->entry);
     dibs__free(dereg);
@@ -256,7 +258,7 @@ static void lock_send_deregister(struct dibs__wait_queue *queue,
     dereg->entry = entry;
     dereg->end_listening = end_listening;
     dereg->command.write = deregister_write;
-    dereg->command.done = deregister_replied;
+    dereg->command.on_reply = deregister_replied;
     dereg->command.expects = 1u << REPLY_NUM;
     dereg->command.quiet = true;
     dibs__entry_fill_command(entry, &dereg->command, dibs__entry_timeout(entry),
@@ -338,7 +340,7 @@ static void lock_end(struct dibs__waiter *waiter, dibs_err err)
         err = DIBS_ERR_BUSY; /* it was blocked by a call of its owner */
     else if (err == DIBS_ERR_TIMEOUT && op->last_err)
         err = op->last_err;
-    dibs__acquire_end(op, err);
+    dibs__acquire_leave_and_finish(op, err);
 }
 
 static void lock_ref(struct dibs__wait_queue *queue)
@@ -351,7 +353,7 @@ static void lock_unref(struct dibs__wait_queue *queue)
     dibs__entry_unref(entry_of(queue));
 }
 
-const struct dibs__wait_queue_ops dibs__lock_waits = {
+const struct dibs__wait_queue_ops dibs__lock_waiter_ops = {
     .info = dibs__entry_wait_info,
     .subscribe = dibs__entry_wait_subscribe,
     .may_retry = lock_may_retry,
@@ -359,13 +361,13 @@ const struct dibs__wait_queue_ops dibs__lock_waits = {
     .end = lock_end,
     .ref = lock_ref,
     .unref = lock_unref,
-    .wants = lock_wants,
+    .permits_wanted = lock_wants,
     .held_until = lock_held_until,
     .decline_handoff = lock_decline_handoff,
     .expire_blocked = lock_expire_blocked,
     .resume = dibs__op_resume,
-    .own_channel = lock_own_channel,
-    .turn_channel = lock_turn_channel,
+    .waiter_channel = lock_own_channel,
+    .client_channel = lock_turn_channel,
     .send_deregister = lock_send_deregister,
 };
 
@@ -382,7 +384,7 @@ static bool cancel_waiters(struct dibs__lock_entry *entry,
             DIBS_OF(l, struct dibs__operation, waiter.link);
         if (op->owner != owner || op->is_release)
             continue;
-        dibs__wait_queue_cancel(&entry->wait, &op->waiter);
+        dibs__wait_queue_cancel(&entry->wait_queue, &op->waiter);
         found = true;
     }
     return found;
@@ -392,7 +394,7 @@ bool dibs__entry_cancel(struct dibs__lock_entry *entry, dibs_owner owner)
 {
     struct dibs__hold *h = dibs__hold_of(entry, owner);
     struct dibs__operation *in_flight = dibs__entry_in_flight_of(entry, owner);
-    bool found = cancel_waiters(entry, &entry->wait.waiters, owner);
+    bool found = cancel_waiters(entry, &entry->wait_queue.waiters, owner);
 
     if (in_flight)
         found |= cancel_waiters(entry, &in_flight->blocked_ops, owner);

@@ -40,7 +40,7 @@ struct dibs__place {
 
 static struct dibs__loop *loop_of_place(const struct dibs__wait_queue *queue)
 {
-    return &queue->ops->info(queue).c->loop;
+    return &queue->ops->info(queue).client->loop;
 }
 
 /* Returns false if an acquire of this waiter, or of its owner, is in flight. */
@@ -66,7 +66,7 @@ static void place_pause(struct dibs__place *pl)
 {
     int64_t ms = pl->called ? 0 : pl->pause_ms;
 
-    if (!dibs__is_subscribed(&pl->sub))
+    if (!dibs__subscription_is_ready(&pl->sub))
         ms = dibs__min(ms, dibs__random_in(DEAF_MS / 2, DEAF_MS));
     dibs__timer_set(loop_of_place(pl->w), &pl->timer, dibs__now_ms() + ms);
 }
@@ -101,9 +101,9 @@ static void place_started(struct dibs__task *t)
     }
     struct dibs__wait_queue_info facts = pl->w->ops->info(pl->w);
     pl->timer = (struct dibs__timer){.fire = place_timed};
-    pl->w->ops->own_channel(pl->wt, &name);
+    pl->w->ops->waiter_channel(pl->wt, &name);
     if (dibs__buf_ok(&name)) /* out of memory: no subscription */
-        dibs__client_subscribe(facts.c, facts.slot, &pl->sub, name.data,
+        dibs__client_subscribe(facts.client, facts.slot, &pl->sub, name.data,
                                name.len);
     dibs__buf_clear(&name);
     place_pause(pl);
@@ -123,7 +123,7 @@ static bool place_new(struct dibs__wait_queue *queue,
     pl->pause_ms = (int)dibs__min(pause_ms, INT_MAX);
     pl->pending = true;
     pl->start.run = place_started;
-    pl->sub.hear = waiter_called;
+    pl->sub.on_message = waiter_called;
     pl->sub.asked_ms = asked_ms;
     dibs__loop_post(loop_of_place(queue), &pl->start);
     return true;

@@ -89,16 +89,16 @@
 
 /* ---- questions and answers --------------------------------------------- */
 
-enum dibs__how dibs__turn_how(struct dibs__turn *t)
+enum dibs__registration dibs__turn_how(struct dibs__turn *t)
 {
-    enum dibs__how how = t->in_queue ? HOW_AGAIN : HOW_NEW;
+    enum dibs__registration how = t->in_queue ? REG_REFRESH : REG_NEW;
 
     if (!t->registers || !t->hears || t->state == TURN_ALL || t->leaving)
-        return HOW_PLAIN;
+        return REG_NONE;
     if (t->called)
-        how = HOW_CALLED;
+        how = REG_WOKEN;
     else if (t->foreign)
-        how = HOW_FOREIGN;
+        how = REG_EXTERNAL_RELEASE;
     t->called = t->foreign = false;
     return how;
 }
@@ -110,30 +110,30 @@ static void turn_alone(struct dibs__turn *t, int64_t now)
     t->in_queue = t->called = t->foreign = false;
 }
 
-void dibs__turn_answered(struct dibs__turn *t, enum dibs__how how,
-                         enum dibs__told told, int64_t now)
+void dibs__turn_answered(struct dibs__turn *t, enum dibs__registration how,
+                         enum dibs__reg_reply told, int64_t now)
 {
-    if (how == HOW_PLAIN)
+    if (how == REG_NONE)
         return;
     switch (told) {
-    case TOLD_TAKEN:
+    case REG_ACQUIRED:
         t->in_queue = false;
         break;
-    case TOLD_UNKNOWN: /* so it asks the same again */
+    case REG_NO_REPLY: /* so it asks the same again */
         t->in_queue = true;
-        t->called |= how == HOW_CALLED;
-        t->foreign |= how == HOW_FOREIGN;
+        t->called |= how == REG_WOKEN;
+        t->foreign |= how == REG_EXTERNAL_RELEASE;
         break;
-    case TOLD_ALONE:
+    case REG_REJECTED:
         turn_alone(t, now);
         break;
-    case TOLD_WAIT:
-    case TOLD_LISTEN:
-    case TOLD_DUTY:
+    case REG_QUEUED:
+    case REG_QUEUED_LISTEN:
+    case REG_DESIGNATED_LISTENER:
         t->state = TURN_CALLED;
         t->in_queue = true;
-        t->told_listen = told != TOLD_WAIT;
-        if (told == TOLD_DUTY)
+        t->told_listen = told != REG_QUEUED;
+        if (told == REG_DESIGNATED_LISTENER)
             t->duty_until = now + DUTY_MS;
     }
 }
@@ -200,38 +200,40 @@ bool dibs__turn_forgets(const struct dibs__turn *t)
 unsigned dibs__turn_needs(struct dibs__turn *t, int64_t now, bool waits)
 {
     if (!t->registers || t->state == TURN_ALL)
-        return waits ? EAR_LINE : 0;
+        return waits ? WAIT_LOCK_CHANNEL : 0;
     if (t->state == TURN_NONE)
-        return EAR_LINE | EAR_OWN;
+        return WAIT_LOCK_CHANNEL | WAIT_CLIENT_CHANNEL;
     bool needed = (waits && t->told_listen) || now < t->duty_until;
     if (needed)
         t->ear_until = now + EAR_MS;
-    return now < t->ear_until ? EAR_LINE | EAR_OWN : EAR_OWN;
+    return now < t->ear_until ? WAIT_LOCK_CHANNEL | WAIT_CLIENT_CHANNEL
+                              : WAIT_CLIENT_CHANNEL;
 }
 
-enum dibs__heard dibs__turn_line_said(struct dibs__turn *t, char said, bool own)
+enum dibs__wake_reason dibs__turn_line_said(struct dibs__turn *t, char said,
+                                            bool own)
 {
     bool told = said && said == t->told;
 
     if (t->state == TURN_CALLED && said) {
         t->foreign = !told;
-        return told ? HEARD_NOTHING : HEARD_LATER;
+        return told ? WAKE_NONE : WAKE_DEFERRED;
     }
     /* If its own channel is to come, it is asked for behind this one. */
     if (told || (!said && own && t->state == TURN_NONE))
-        return HEARD_NOTHING;
-    return HEARD_RELEASE;
+        return WAKE_NONE;
+    return WAKE_RELEASE;
 }
 
-enum dibs__heard dibs__turn_own_said(struct dibs__turn *t, char said,
-                                     bool hears, int64_t now)
+enum dibs__wake_reason dibs__turn_own_said(struct dibs__turn *t, char said,
+                                           bool hears, int64_t now)
 {
     t->hears = hears;
     if (!hears)
         turn_alone(t, now);
     if (!said || !hears)
-        return HEARD_RELEASE;
+        return WAKE_RELEASE;
     t->called = true;
     t->in_queue = false;
-    return HEARD_CALL;
+    return WAKE_DIRECT;
 }

@@ -13,42 +13,42 @@
 enum dibs__turn_state { TURN_NONE, TURN_ALL, TURN_CALLED };
 
 /* What a question says about being called. */
-enum dibs__how {
-    HOW_PLAIN, /* nothing: it shall not be called */
-    HOW_NEW,
-    HOW_AGAIN,  /* it is registered */
-    HOW_CALLED, /* it was called */
-    HOW_FOREIGN /* it heard of a release that called nobody */
+enum dibs__registration {
+    REG_NONE, /* nothing: it shall not be called */
+    REG_NEW,
+    REG_REFRESH,         /* it is registered */
+    REG_WOKEN,           /* it was called */
+    REG_EXTERNAL_RELEASE /* it heard of a release that called nobody */
 };
 
 /* What the answer says; the first four are the server's numbers. */
-enum dibs__told {
-    TOLD_ALONE,  /* not registered: listen to all releases */
-    TOLD_WAIT,   /* it will be called */
-    TOLD_LISTEN, /* and listens to the lock's channel while it waits */
-    TOLD_DUTY,   /* and listens for all, for some seconds */
-    TOLD_TAKEN,  /* it got in */
-    TOLD_UNKNOWN
+enum dibs__reg_reply {
+    REG_REJECTED,      /* not registered: listen to all releases */
+    REG_QUEUED,        /* it will be called */
+    REG_QUEUED_LISTEN, /* and listens to the lock's channel while it waits */
+    REG_DESIGNATED_LISTENER, /* and listens for all, for some seconds */
+    REG_ACQUIRED,            /* it got in */
+    REG_NO_REPLY
 };
 
 /* Channels, as bits. */
-enum dibs__ear {
-    EAR_LINE = 1, /* the line's */
-    EAR_OWN = 2   /* the one on which this client is called */
+enum dibs__wait_channel {
+    WAIT_LOCK_CHANNEL = 1,  /* the line's */
+    WAIT_CLIENT_CHANNEL = 2 /* the one on which this client is called */
 };
 
 /* What a message means for the line. */
-enum dibs__heard {
-    HEARD_NOTHING,
-    HEARD_LATER, /* look when all is read */
-    HEARD_RELEASE,
-    HEARD_CALL /* ask at once, even if others were first */
+enum dibs__wake_reason {
+    WAKE_NONE,
+    WAKE_DEFERRED, /* look when all is read */
+    WAKE_RELEASE,
+    WAKE_DIRECT /* ask at once, even if others were first */
 };
 
 /* What is said on the channel of a lock, or of slots, behind a release that
  * called somebody. */
-#define DIBS__SAID_LOCK  '2'
-#define DIBS__SAID_SLOTS '0'
+#define DIBS__MSG_QUEUED_LOCK  '2'
+#define DIBS__MSG_QUEUED_SLOTS '0'
 
 /* Of one line. All of it under the mutex of the line, but for the first two,
  * which are const after init. */
@@ -71,10 +71,10 @@ struct dibs__turn {
 };
 
 /* What the next question has to say; for that question only. */
-enum dibs__how dibs__turn_how(struct dibs__turn *t);
+enum dibs__registration dibs__turn_how(struct dibs__turn *t);
 /* The answer to such a question. */
-void dibs__turn_answered(struct dibs__turn *t, enum dibs__how how,
-                         enum dibs__told told, int64_t now);
+void dibs__turn_answered(struct dibs__turn *t, enum dibs__registration how,
+                         enum dibs__reg_reply told, int64_t now);
 
 /* Has a call left that the server must hear of? */
 bool dibs__turn_quiet(const struct dibs__turn *t);
@@ -98,10 +98,10 @@ unsigned dibs__turn_needs(struct dibs__turn *t, int64_t now, bool waits);
 
 /* What was said on the line's channel; NUL: it is ready. own: the other one is
  * asked for. */
-enum dibs__heard dibs__turn_line_said(struct dibs__turn *t, char said,
-                                      bool own);
+enum dibs__wake_reason dibs__turn_line_said(struct dibs__turn *t, char said,
+                                            bool own);
 /* What was said on its own channel; NUL: it is ready, or refused. */
-enum dibs__heard dibs__turn_own_said(struct dibs__turn *t, char said,
-                                     bool hears, int64_t now);
+enum dibs__wake_reason dibs__turn_own_said(struct dibs__turn *t, char said,
+                                           bool hears, int64_t now);
 
 #endif

@@ -86,7 +86,7 @@ static bool wait_queue_is_closing(const struct dibs__wait_queue *queue)
 
 static struct dibs__loop *wait_queue_loop(const struct dibs__wait_queue *queue)
 {
-    return &queue->ops->info(queue).c->loop;
+    return &queue->ops->info(queue).client->loop;
 }
 
 /* ---- activation -------------------------------------------------------- */
@@ -94,7 +94,7 @@ static struct dibs__loop *wait_queue_loop(const struct dibs__wait_queue *queue)
 static void service_posted(struct dibs__task *t);
 static void service_timed(struct dibs__timer *t);
 
-static void on_message(struct dibs__care *care, enum dibs__ear channel,
+static void on_message(struct dibs__care *care, enum dibs__wait_channel channel,
                        char message);
 
 bool dibs__wait_queue_activate(struct dibs__wait_queue *queue)
@@ -261,7 +261,7 @@ void dibs__wait_queue_join(struct dibs__wait_queue *queue,
     if (first || !care->awake || waiter->deadline < care->looks_at)
         wake_io(queue);
     /* Permits may be free for it, though not for the head. */
-    if (dibs__pass_joined(queue, waiter))
+    if (dibs__bypass_may_retry(queue, waiter))
         dibs__wait_queue_wake_head(queue);
 }
 
@@ -463,7 +463,7 @@ static struct dibs__waiter *collect_retries(struct dibs__wait_queue *queue,
         queue->retry_now = false;
         *end = waiter_of(queue->waiters.next);
         end = &(*end)->next;
-    } else if ((*end = dibs__pass_pick(queue, below))) {
+    } else if ((*end = dibs__bypass_next(queue, below))) {
         end = &(*end)->next;
     }
     *end = NULL;
@@ -474,21 +474,21 @@ static struct dibs__waiter *collect_retries(struct dibs__wait_queue *queue,
 
 static void service_queue(struct dibs__care *care);
 
-static void apply_wake(struct dibs__wait_queue *queue, enum dibs__heard wake)
-    REQUIRES(*queue->mu)
+static void apply_wake(struct dibs__wait_queue *queue,
+                       enum dibs__wake_reason wake) REQUIRES(*queue->mu)
 {
-    if (wake == HEARD_LATER)
+    if (wake == WAKE_DEFERRED)
         wake_io(queue);
-    if (wake == HEARD_CALL)
+    if (wake == WAKE_DIRECT)
         queue->backoff_until = 0;
-    queue->retry_now |= wake == HEARD_RELEASE || wake == HEARD_CALL;
+    queue->retry_now |= wake == WAKE_RELEASE || wake == WAKE_DIRECT;
 }
 
-static enum dibs__heard on_lock_channel(struct dibs__wait_queue *queue,
-                                        char message) REQUIRES(*queue->mu)
+static enum dibs__wake_reason on_lock_channel(struct dibs__wait_queue *queue,
+                                              char message) REQUIRES(*queue->mu)
 {
     struct dibs__turn *t = &queue->care->turn;
-    enum dibs__heard wake =
+    enum dibs__wake_reason wake =
         dibs__turn_line_said(t, message, dibs__care_wants_own(queue->care));
 
     /* An external release before this subscription was ready was missed. */
@@ -497,24 +497,25 @@ static enum dibs__heard on_lock_channel(struct dibs__wait_queue *queue,
     return wake;
 }
 
-static void on_message(struct dibs__care *care, enum dibs__ear channel,
+static void on_message(struct dibs__care *care, enum dibs__wait_channel channel,
                        char message)
 {
     struct dibs__wait_queue *queue = care->w;
 
     dibs__lock(queue->mu);
-    enum dibs__heard wake =
-        channel == EAR_LINE
+    enum dibs__wake_reason wake =
+        channel == WAIT_LOCK_CHANNEL
             ? on_lock_channel(queue, message)
             : dibs__turn_own_said(&care->turn, message,
                                   dibs__care_hears_own(care), dibs__now_ms());
     apply_wake(queue, wake);
     dibs__unlock(queue->mu);
-    if (channel == EAR_OWN || wake == HEARD_RELEASE)
+    if (channel == WAIT_CLIENT_CHANNEL || wake == WAKE_RELEASE)
         service_queue(care);
 }
 
-/* Returns the channels to be subscribed to, as bits of enum dibs__ear. */
+/* Returns the channels to be subscribed to, as bits of enum dibs__wait_channel.
+ */
 static unsigned wanted_subscriptions(struct dibs__wait_queue *queue,
                                      int64_t now, bool held, bool retries)
     REQUIRES(*queue->mu)
@@ -525,7 +526,7 @@ static unsigned wanted_subscriptions(struct dibs__wait_queue *queue,
     if (!queue->care->turn.listens &&
         (!waits || held || retries || now < queue->backoff_until ||
          queue->retry_policy == RETRY_EACH ||
-         waiter_of(queue->waiters.next)->polls))
+         waiter_of(queue->waiters.next)->poll_count))
         return 0;
     return dibs__turn_needs(&queue->care->turn, now,
                             waits || queue->blocked_count);
@@ -540,7 +541,7 @@ struct service_plan {
     bool stop;                    /* no waiters, and no idle subscription */
     bool deregister;
     bool end_listening; /* this client was the designated listener */
-    unsigned listens;   /* channels, as bits of enum dibs__ear */
+    unsigned listens;   /* channels, as bits of enum dibs__wait_channel */
     int64_t at;         /* time of the next service */
 };
 
@@ -550,7 +551,7 @@ static void plan_idle(struct dibs__wait_queue *queue, int64_t now,
                       struct service_plan *plan) REQUIRES(*queue->mu)
 {
     struct dibs__turn *t = &queue->care->turn;
-    dibs_client *c = queue->ops->info(queue).c;
+    dibs_client *c = queue->ops->info(queue).client;
     bool was_idle = t->linger_until != 0;
     bool room = was_idle || c->idle_subscriptions < IDLE_SUBSCRIPTIONS_MAX;
 
@@ -582,7 +583,7 @@ static void plan_service(struct dibs__wait_queue *queue, int64_t now,
     } else {
         held_until =
             queue->ops->held_until ? queue->ops->held_until(queue, now) : 0;
-        queue->ops->info(queue).c->idle_subscriptions -=
+        queue->ops->info(queue).client->idle_subscriptions -=
             dibs__turn_unlinger(&care->turn);
         if (held_until) /* the external release was before this hold */
             care->turn.foreign = false;
@@ -681,13 +682,13 @@ bool dibs__wait_queue_park(struct dibs__wait_queue *queue,
         const struct dibs__waiter *head = waiter_of(queue->waiters.next);
         int64_t retry_at = dibs__now_ms() + pause_ms;
         /* A head that polls keeps its interval. */
-        if (waiter == head || !head->polls)
+        if (waiter == head || !head->poll_count)
             care->next_try = retry_at;
         waiter->no_reply = sent_ms == 0;
         if (waiter->no_reply)
             care->again_at = dibs__min(care->again_at, retry_at);
         else
-            dibs__pass_refused(queue, waiter);
+            dibs__bypass_on_refusal(queue, waiter);
         wake_io(queue);
         return true;
     }
@@ -698,24 +699,25 @@ bool dibs__wait_queue_park(struct dibs__wait_queue *queue,
 }
 
 /* Without care there is no subscription, so the client cannot register. */
-enum dibs__how dibs__wait_queue_registration(struct dibs__wait_queue *queue)
+enum dibs__registration
+dibs__wait_queue_registration(struct dibs__wait_queue *queue)
 {
     dibs__assert_held(queue->mu);
-    return queue->care ? dibs__turn_how(&queue->care->turn) : HOW_PLAIN;
+    return queue->care ? dibs__turn_how(&queue->care->turn) : REG_NONE;
 }
 
 void dibs__wait_queue_replied(struct dibs__wait_queue *queue,
-                              enum dibs__how how, enum dibs__told told,
-                              int64_t now)
+                              enum dibs__registration how,
+                              enum dibs__reg_reply told, int64_t now)
 {
     dibs__assert_held(queue->mu);
-    if (how != HOW_PLAIN) /* the waiter is in the queue, so care exists */
+    if (how != REG_NONE) /* the waiter is in the queue, so care exists */
         dibs__turn_answered(&queue->care->turn, how, told, now);
 }
 
 bool dibs__wait_queue_is_passive_listener(const struct dibs__wait_queue *queue,
                                           int64_t now)
 {
-    return queue->care && (queue->care->turn.listens & EAR_LINE) &&
+    return queue->care && (queue->care->turn.listens & WAIT_LOCK_CHANNEL) &&
            now >= queue->care->turn.duty_until;
 }

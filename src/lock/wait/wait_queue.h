@@ -67,9 +67,9 @@ struct dibs__waiter {
     bool was_busy; /* mu: the lock had another holder when the call began, or at
                       a retry */
     bool no_reply; /* mu: its last acquire got no reply; not RETRY_EACH */
-    unsigned char polls; /* 0: subscribes. Otherwise it retries at intervals
-                            without a subscription; 1 + the number of polls, up
-                            to a limit */
+    unsigned char poll_count; /* 0: subscribes. Otherwise it retries at
+                            intervals without a subscription; 1 + the number of
+                            polls, up to a limit */
 };
 
 /* Result of dibs__wait_queue_collect_expired: waiters to end, and waiters that
@@ -81,11 +81,11 @@ struct dibs__expired_waiters {
 /* Facts about a queue that its user knows already, so that queues without
  * waiters need not store them. All but closing are constant. */
 struct dibs__wait_queue_info {
-    dibs_client *c;
+    dibs_client *client;
     int slot;
     bool closing;   /* the client closes: all waiters must end */
     bool registers; /* of struct dibs__turn, as the next one */
-    char told;
+    char queued_message;
 };
 
 /* Callbacks of a queue's user. "mu": called with queue.mu held; the others with
@@ -110,7 +110,7 @@ struct dibs__wait_queue_ops {
     void (*unref)(struct dibs__wait_queue *queue);
     /* The rest may be NULL. */
     /* mu: number of permits that the waiter needs; 0: as many as all others. */
-    int64_t (*wants)(const struct dibs__waiter *waiter);
+    int64_t (*permits_wanted)(const struct dibs__waiter *waiter);
     /* mu: until when an owner of this client holds the lock, by our clock; a
      * retry before is mostly in vain. 0: none holds it. */
     int64_t (*held_until)(struct dibs__wait_queue *queue, int64_t now);
@@ -125,11 +125,11 @@ struct dibs__wait_queue_ops {
     /* Resumes waiters that were unblocked. */
     void (*resume)(struct dibs__list *waiters);
     /* RETRY_EACH: appends the name of the waiter's channel. */
-    void (*own_channel)(const struct dibs__waiter *waiter,
-                        struct dibs__buf *name);
+    void (*waiter_channel)(const struct dibs__waiter *waiter,
+                           struct dibs__buf *name);
     /* If info.registers: appends the name of the client's wake-up channel. */
-    void (*turn_channel)(const struct dibs__wait_queue *queue,
-                         struct dibs__buf *name);
+    void (*client_channel)(const struct dibs__wait_queue *queue,
+                           struct dibs__buf *name);
     /* Deregisters this client on the server. deaf: it is no longer the
      * designated listener of the lock's channel, either. Ends in
      * dibs__wait_queue_deregistered. */
@@ -204,10 +204,11 @@ void dibs__wait_queue_wake_head(struct dibs__wait_queue *queue);
 void dibs__wait_queue_wake_all(struct dibs__wait_queue *queue);
 /* Returns the registration argument of the next acquire. The caller must send
  * it, and pass the reply to dibs__wait_queue_replied. */
-enum dibs__how dibs__wait_queue_registration(struct dibs__wait_queue *queue);
+enum dibs__registration
+dibs__wait_queue_registration(struct dibs__wait_queue *queue);
 void dibs__wait_queue_replied(struct dibs__wait_queue *queue,
-                              enum dibs__how how, enum dibs__told told,
-                              int64_t now);
+                              enum dibs__registration how,
+                              enum dibs__reg_reply told, int64_t now);
 /* Returns whether this client is subscribed to the lock's channel without being
  * the designated listener. */
 bool dibs__wait_queue_is_passive_listener(const struct dibs__wait_queue *queue,
