@@ -348,7 +348,8 @@ bool dibs__server_idle_close(struct dibs__server *s)
     dibs__lock(&s->mu);
     for (struct dibs__list *l = s->idle_conns.next; l != &s->idle_conns;
          l = l->next)
-        lent |= DIBS_OF(l, struct dibs__pooled_conn, pool_link)->use == POOLED_LENT;
+        lent |=
+            DIBS_OF(l, struct dibs__pooled_conn, pool_link)->use == POOLED_LENT;
     dibs__unlock(&s->mu);
     if (lent || atomic_load(&s->queued) > 0 || !dibs__list_empty(&s->waiting) ||
         s->acks.wait_in_flight || !dibs__list_empty(&s->acks.queue))
@@ -546,8 +547,8 @@ static void take_free_conns(struct dibs__server *s, struct dibs__list *out)
 static void close_conns(struct dibs__list *conns, dibs_err err, const char *why)
 {
     for (struct dibs__list *l; (l = dibs__list_pop(conns));)
-        dibs__conn_close(&DIBS_OF(l, struct dibs__pooled_conn, pool_link)->cn, err,
-                         why);
+        dibs__conn_close(&DIBS_OF(l, struct dibs__pooled_conn, pool_link)->cn,
+                         err, why);
 }
 
 /* The main connection went down: the server was restarted or replaced, so the

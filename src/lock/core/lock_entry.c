@@ -209,8 +209,8 @@ dibs__entry_wait_info(const struct dibs__wait_queue *queue)
 void dibs__entry_wait_subscribe(const struct dibs__wait_queue *queue,
                                 struct dibs__subscription *sub)
 {
-    (void)dibs__entry_subscribe(DIBS_OF(queue, struct dibs__lock_entry, wait_queue),
-                                sub);
+    (void)dibs__entry_subscribe(
+        DIBS_OF(queue, struct dibs__lock_entry, wait_queue), sub);
 }
 
 static struct dibs__lock_entry *entry_new(struct dibs__lock_manager *manager,

@@ -336,15 +336,15 @@ void dibs__decode_plain_reply(enum dibs__lock_command verb,
                               const struct dibs__reply *reply,
                               struct dibs__acquire_outcome *out);
 #define DIBS__PLAIN_REPLIES                                                    \
-    .acquired_reply_types = 1u << REPLY_NIL, .busy_reply_types = 1u << REPLY_NUM,            \
-    .decode = dibs__decode_plain_reply
+    .acquired_reply_types = 1u << REPLY_NIL,                                   \
+    .busy_reply_types = 1u << REPLY_NUM, .decode = dibs__decode_plain_reply
 /* For types whose scripts reply the value of the hold as text if acquired, and
  * nil for a re-entry. */
 void dibs__decode_numbered_reply(enum dibs__lock_command verb,
                                  const struct dibs__reply *reply,
                                  struct dibs__acquire_outcome *out);
 #define DIBS__NUMBERED_REPLIES                                                 \
-    .acquired_reply_types = 1u << REPLY_NIL | 1u << REPLY_TEXT,                         \
+    .acquired_reply_types = 1u << REPLY_NIL | 1u << REPLY_TEXT,                \
     .busy_reply_types = 1u << REPLY_NUM, .decode = dibs__decode_numbered_reply
 /* Returns the decimal number at the start of a text, at most INT64_MAX. */
 int64_t dibs__parse_number(const char *text, const char *end);

@@ -206,7 +206,8 @@ static void lock_own_channel(const struct dibs__waiter *waiter,
 static void lock_turn_channel(const struct dibs__wait_queue *queue,
                               struct dibs__buf *name)
 {
-    dibs__client_channel(DIBS_OF(queue, struct dibs__lock_entry, wait_queue), name);
+    dibs__client_channel(DIBS_OF(queue, struct dibs__lock_entry, wait_queue),
+                         name);
 }
 
 /* ---- deregistration ---------------------------------------------------- */
